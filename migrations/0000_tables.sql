@@ -185,28 +185,33 @@ CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`
 CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE "files"."delete_after" is not null and "files"."hold" is null;--> statement-breakpoint
 CREATE INDEX `files_held` ON `files` (`team_id`,`folder_key`,`id`) WHERE "files"."hold" is not null;--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE "files"."due_at" is not null;--> statement-breakpoint
-CREATE TABLE `waveforms` (
+CREATE TABLE `file_objects` (
 	`team_id` text NOT NULL,
 	`file_id` text NOT NULL,
-	`peaks` blob,
-	`writing_since` integer,
-	`attempts` integer DEFAULT 0,
+	`version` text NOT NULL,
+	`kind` text NOT NULL,
+	`name` text DEFAULT '' NOT NULL,
+	`state` text NOT NULL,
+	`due_at` integer,
+	`updated_at` integer,
+	`reserved_bytes` integer NOT NULL,
+	`is_provisional` integer DEFAULT false NOT NULL,
+	`language` text,
+	`preview` blob,
+	PRIMARY KEY(`team_id`, `file_id`, `version`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE UNIQUE INDEX `file_objects_current` ON `file_objects` (`team_id`,`file_id`,`kind`,`name`) WHERE "file_objects"."state" = 'current';--> statement-breakpoint
+CREATE INDEX `file_objects_due` ON `file_objects` (`due_at`) WHERE "file_objects"."due_at" is not null;--> statement-breakpoint
+CREATE TABLE `measurements` (
+	`team_id` text NOT NULL,
+	`file_id` text NOT NULL,
+	`attempts` integer NOT NULL,
 	`due_at` integer,
 	PRIMARY KEY(`team_id`, `file_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `waveforms_due` ON `waveforms` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
-CREATE TABLE `transcripts` (
-	`team_id` text NOT NULL,
-	`file_id` text NOT NULL,
-	`language` text,
-	`size_bytes` integer,
-	`updated_at` integer,
-	`writing_since` integer,
-	`version` integer NOT NULL,
-	PRIMARY KEY(`team_id`, `file_id`)
-) WITHOUT ROWID;
---> statement-breakpoint
+CREATE INDEX `measurements_due` ON `measurements` (`due_at`) WHERE "measurements"."due_at" is not null;--> statement-breakpoint
 CREATE TABLE `folder_changes` (
 	`team_id` text NOT NULL,
 	`id` text NOT NULL,
@@ -377,6 +382,25 @@ CREATE TRIGGER files_came AFTER INSERT ON files BEGIN
 	INSERT INTO file_tags SELECT new.team_id, value, key, new.id, new.user_id FROM json_each(new.search_keys, '$.tags');
 END;
 --> statement-breakpoint
+-- An object beside a file counts with the file from before it is written until it is replaced. Once the file is erased, it counts as
+-- it did until its own row is gone.
+CREATE TRIGGER file_objects_came AFTER INSERT ON file_objects WHEN new.reserved_bytes > 0 BEGIN
+	UPDATE files SET reserved_bytes = reserved_bytes + new.reserved_bytes WHERE team_id = new.team_id AND id = new.file_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER file_objects_replaced AFTER UPDATE OF state ON file_objects
+WHEN new.state = 'replaced' AND old.state <> 'replaced' AND old.reserved_bytes > 0 BEGIN
+	UPDATE files SET reserved_bytes = reserved_bytes - old.reserved_bytes WHERE team_id = old.team_id AND id = old.file_id;
+	UPDATE removed SET reserved_bytes = reserved_bytes - old.reserved_bytes
+	WHERE team_id = old.team_id AND id = old.file_id AND trashed_at IS NOT NULL;
+END;
+--> statement-breakpoint
+CREATE TRIGGER file_objects_gone AFTER DELETE ON file_objects WHEN old.state <> 'replaced' AND old.reserved_bytes > 0 BEGIN
+	UPDATE files SET reserved_bytes = reserved_bytes - old.reserved_bytes WHERE team_id = old.team_id AND id = old.file_id;
+	UPDATE removed SET reserved_bytes = reserved_bytes - old.reserved_bytes
+	WHERE team_id = old.team_id AND id = old.file_id AND trashed_at IS NOT NULL;
+END;
+--> statement-breakpoint
 CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes ON files WHEN old.reserved_bytes <> new.reserved_bytes BEGIN
 	UPDATE teams SET bytes = bytes - old.reserved_bytes + new.reserved_bytes WHERE id = new.team_id;
 END;
@@ -448,7 +472,7 @@ CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new
 END;
 --> statement-breakpoint
 -- No bug can delete a held file. The queries have this condition, too, so that they can say why. A file that leaves keeps its
--- receipt, waveform and transcript until its row in removed is deleted. Other objects of its upload are deleted soon, unless it is in the trash.
+-- receipt and measurement until its row in removed is deleted. Other objects of its upload are deleted soon, unless it is in the trash.
 CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
 	SELECT RAISE(ABORT, 'The file is held.') WHERE old.hold IS NOT NULL;
 	UPDATE teams SET files = files - 1, bytes = bytes - old.reserved_bytes
@@ -460,9 +484,7 @@ CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
 	DELETE FROM links WHERE team_id = old.team_id AND file_id = old.id;
 	DELETE FROM file_tags WHERE team_id = old.team_id
 		AND (tag_key, tag) IN (SELECT value, key FROM json_each(old.search_keys, '$.tags')) AND file_id = old.id;
-	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id
-		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
-	DELETE FROM transcripts WHERE team_id = old.team_id AND file_id = old.id
+	DELETE FROM measurements WHERE team_id = old.team_id AND file_id = old.id
 		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
 END;
 --> statement-breakpoint
@@ -470,12 +492,20 @@ CREATE TRIGGER removed_trashed AFTER INSERT ON removed WHEN new.trashed_at IS NO
 	UPDATE teams SET trash_files = trash_files + 1, trash_bytes = trash_bytes + new.reserved_bytes WHERE id = new.team_id;
 END;
 --> statement-breakpoint
+CREATE TRIGGER removed_resized AFTER UPDATE OF reserved_bytes ON removed WHEN old.reserved_bytes <> new.reserved_bytes BEGIN
+	UPDATE teams SET
+		bytes = bytes - old.reserved_bytes + new.reserved_bytes,
+		trash_bytes = trash_bytes - old.reserved_bytes + new.reserved_bytes
+	WHERE id = new.team_id;
+END;
+--> statement-breakpoint
 CREATE TRIGGER removed_erased AFTER UPDATE OF trashed_at ON removed WHEN new.trashed_at IS NULL AND old.trashed_at IS NOT NULL BEGIN
 	SELECT RAISE(ABORT, 'The file is held.') WHERE old.hold IS NOT NULL;
 	UPDATE teams SET trash_files = trash_files - 1, trash_bytes = trash_bytes - old.reserved_bytes WHERE id = old.team_id;
 END;
 --> statement-breakpoint
--- A file that is restored keeps its receipt, waveform and transcript. Otherwise, nothing of the file is left.
+-- A file that is restored keeps its receipt and measurement. Otherwise, nothing of the file is left: the queries delete its row
+-- in removed only after the last one in file_objects.
 CREATE TRIGGER removed_gone AFTER DELETE ON removed BEGIN
 	SELECT RAISE(ABORT, 'The file is held.')
 	WHERE old.hold IS NOT NULL AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
@@ -489,8 +519,6 @@ CREATE TRIGGER removed_gone AFTER DELETE ON removed BEGIN
 		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM uploads WHERE team_id = old.team_id AND file_id = old.id AND status = 'committed' AND NOT has_leftovers
 		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
-	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id
-		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
-	DELETE FROM transcripts WHERE team_id = old.team_id AND file_id = old.id
+	DELETE FROM measurements WHERE team_id = old.team_id AND file_id = old.id
 		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
 END;

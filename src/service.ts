@@ -17,6 +17,7 @@ import * as events from "./events/events.routes.ts";
 import { followersBehind, followersOfDeleted } from "./events/followers.ts";
 import { eventsOfDeleted, oldEvents } from "./events/purge.ts";
 import * as batches from "./files/batches.routes.ts";
+import { dueObjects } from "./files/beside-writes.ts";
 import { removedFiles } from "./files/erasure.ts";
 import * as files from "./files/files.routes.ts";
 import * as holds from "./files/holds.routes.ts";
@@ -124,6 +125,7 @@ export const recoverySteps = [
   expiredFiles,
   unprocessedFiles,
   unmeasuredFiles,
+  dueObjects,
   removedFiles,
   unfinishedFolderChanges,
   expiredKeys,

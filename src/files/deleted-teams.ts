@@ -3,6 +3,7 @@ import { hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import type { Deps } from "../deps.ts";
 import { write } from "../platform/db.ts";
 import { isCommitted, isReceiving, uploads } from "../uploads/uploads.schema.ts";
+import { fileObjects } from "./beside.schema.ts";
 import { erase, leaveMany, MAX_DELETED_FILES, removedKey } from "./deletion.ts";
 import { cancelUploads } from "./ending.ts";
 import { files, teamOfFile } from "./files.schema.ts";
@@ -35,5 +36,6 @@ export async function removeFilesOfDeleted(deps: Deps): Promise<number> {
 export const HAS_NO_FILES = and(
   hasNone(files, teamOfFile),
   hasNone(removed, teamOfRemoved),
+  hasNone(fileObjects, fileObjects.teamId),
   hasNone(uploads, uploads.teamId),
 );

@@ -1,4 +1,4 @@
-import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, not, type SQL, sql } from "drizzle-orm";
 import { stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
@@ -7,13 +7,16 @@ import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { type Batch, hasRow, insertWhere, isOneOf, read, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
 import { isCanceled, uploads } from "../uploads/uploads.schema.ts";
-import { cancelUploads, MAX_LATE_WRITE_MILLISECONDS, removeUpload } from "./ending.ts";
+import { fileObjects } from "./beside.schema.ts";
+import { allBeside, besideIn, storedKeys } from "./beside.ts";
+import { deleteObjects } from "./beside-writes.ts";
+import { cancelUploads, removeUpload } from "./ending.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
 import { recordedFiles } from "./file-events.ts";
 import { files, teamOfFile } from "./files.schema.ts";
 import { keptValues, trashedFiles } from "./files.ts";
 import { fileHeld } from "./holds.ts";
-import { type FileKey, fileKey, isOneOfKeys, isRemoved, keyColumns, storedKeys, writingSinceOf } from "./names.ts";
+import { type FileKey, fileKey, isOneOfKeys, isRemoved, keyColumns } from "./names.ts";
 import { isTrashed, removed, teamOfRemoved } from "./removed.schema.ts";
 
 /*
@@ -102,17 +105,13 @@ export function manyDeletions(deps: Deps, initiator: Initiator | SQL, teamId: st
   return recordedFiles(deps, { type, initiator, teamId, where }, leaveMany(deps, selected, isTrashing));
 }
 
-/** Whether R2 may still store a waveform or a transcript, also one whose write has failed. */
-export const isWritingBeside = ({ system }: Deps, { writingSince }: { writingSince: number | null }): boolean =>
-  (writingSince ?? 0) > system.now() - MAX_LATE_WRITE_MILLISECONDS;
-
 /** A removed file as its erasure needs it. */
 export const ERASABLE_COLUMNS = {
   id: removed.id,
   teamId: teamOfRemoved,
   originalName: removed.originalName,
   trashedAt: removed.trashedAt,
-  writingSince: writingSinceOf(teamOfRemoved, removed.id).as("writingSince"),
+  beside: allBeside(teamOfRemoved, removed.id).as("beside"),
 };
 
 interface DeletionOptions {
@@ -192,10 +191,12 @@ export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
  */
 async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<void> {
   const isErased = and(filesOf(whose), isOneOf(files.id, ids), isNull(files.hold));
-  const named = { id: files.id, teamId: teamOfFile, originalName: files.originalName };
+  const beside = allBeside(teamOfFile, files.id).as("beside");
+  const named = { id: files.id, teamId: teamOfFile, originalName: files.originalName, beside };
   const rows = await read(deps, deps.db.select(named).from(files).where(isErased));
   await deps.bytes.remove(rows.flatMap(storedKeys));
-  await write(deps, deps.db.delete(files).where(isErased), { isIdempotent: true, caller: null });
+  const batch = { files: deps.db.delete(files).where(isErased), beside: deleteBeside(deps, rows) };
+  await write(deps, batch, { isIdempotent: true, caller: null });
 }
 
 /**
@@ -226,10 +227,9 @@ export async function deleteFiles(
   await deps.bytes.remove(waiting.flatMap(storedKeys));
   // The recovery job erases the uploads of many files. A form upload that is still sending the bytes cleans up itself.
   for (const upload of ids.length === 1 ? ended : []) if (upload.secretHash !== null) await removeUpload(deps, upload);
-  const gone = waiting.filter((row) => !isWritingBeside(deps, row));
   // Nobody need wait: the files have left, and their bytes are deleted.
-  const ending = removeRows(deps, gone);
-  deps.after(ending.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: gone[0]?.id ?? "", cause })));
+  const ending = removeRows(deps, waiting);
+  deps.after(ending.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: waiting[0]?.id ?? "", cause })));
   const inFiles = new Map(kept.map((row) => [row.id, row]));
   const inRemoved = new Map(left.map((row) => [row.id, row]));
   const endedIds = new Set(options.onlyTrashed ? [] : ended.map(({ fileId }) => fileId));
@@ -256,13 +256,34 @@ export async function deleteFile(
   if (result.refusal !== null) throw new AppError(errors[result.refusal]);
 }
 
-/** The query that ends deletions, once the bytes are deleted. */
+/** A file with the objects beside it, as `allBeside` has them. */
+type WithBeside = FileKey & { beside: string };
+
+/** Whether R2 may still store an object beside the file. */
+export const isWritten = ({ beside }: WithBeside): boolean => besideIn(beside).some(({ state }) => state === "writing");
+
+/** The query that deletes the rows of objects, once these are deleted. What R2 may still store, the recovery job deletes later. */
+const deleteBeside = (deps: Deps, rows: WithBeside[]) =>
+  deleteObjects(
+    deps,
+    rows.flatMap(({ teamId, id, beside }) =>
+      besideIn(beside).flatMap(({ version, state }) => (state === "writing" ? [] : { teamId, fileId: id, version })),
+    ),
+  );
+
+/** The query that ends deletions, once the bytes are deleted. A file stays until the last row of an object beside it is deleted. */
 export function deleteRemoved({ db }: Deps, keys: FileKey[]) {
   const [key] = keys;
   const isSelected = key && keys.length === 1 ? isRemoved({ ...key, ownerId: null }) : isOneOfKeys(removedKey, keys);
-  return db.delete(removed).where(and(isSelected, isNull(removed.trashedAt)));
+  const hasObjects = hasRow(
+    fileObjects,
+    and(eq(fileObjects.teamId, teamOfRemoved), eq(fileObjects.fileId, removed.id)),
+  );
+  return db.delete(removed).where(and(isSelected, isNull(removed.trashedAt), not(hasObjects)));
 }
 
-export async function removeRows(deps: Deps, keys: FileKey[]): Promise<void> {
-  if (keys.length > 0) await write(deps, deleteRemoved(deps, keys), { isIdempotent: true, caller: null });
+export async function removeRows(deps: Deps, rows: WithBeside[]): Promise<void> {
+  if (rows.length === 0) return;
+  const beside = rows.some((one) => besideIn(one.beside).length > 0) ? [deleteBeside(deps, rows)] : [];
+  await write(deps, { beside, files: deleteRemoved(deps, rows) }, { isIdempotent: true, caller: null });
 }

@@ -7,6 +7,7 @@ import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, timestamp } from "../http/validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
 import { cancelUpload } from "../uploads/unfinished.ts";
+import type { BesideObject } from "./beside.ts";
 import { deleteFile } from "./deletion.ts";
 import {
   FAILURE_CODES,
@@ -18,7 +19,6 @@ import {
   MAX_SHOWN_PEAK,
   SHOWN_PEAKS,
   type StoredFile,
-  type Transcript,
 } from "./files.ts";
 import { fileHeld } from "./holds.ts";
 import { reprocessFile } from "./processing.ts";
@@ -125,16 +125,7 @@ const exampleAudio = {
   tags: { title: "Interview" },
 };
 
-export const VTT = "text/vtt";
-export const VTT_EXAMPLE = `WEBVTT
-
-00:00.000 --> 00:02.500
-Good evening, and welcome to the night shift.
-
-00:02.500 --> 00:06.000
-The lock opens at half past four.
-`;
-const transcriptField = fieldOf<Transcript>();
+const transcriptField = fieldOf<Omit<BesideObject, "version">>();
 export const transcriptRecord = describeRecord({
   id: "Transcript",
   fields: {
@@ -143,11 +134,7 @@ export const transcriptRecord = describeRecord({
       "en",
       (one) => one.language,
     ),
-    size: transcriptField(
-      z.int().nonnegative().meta({ description: "Bytes." }),
-      VTT_EXAMPLE.length,
-      (one) => one.sizeBytes,
-    ),
+    size: transcriptField(z.int().nonnegative().meta({ description: "Bytes." }), 137, (one) => one.reservedBytes),
     updatedAt: transcriptField(timestamp, "2026-11-20T09:35:00.000Z", (one) => iso(one.updatedAt)),
   },
 });

@@ -9,20 +9,10 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { hasRow, type Param, preparedQuery } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
-import { transcripts } from "../transcripts/transcripts.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
-import { waveforms } from "../waveforms/waveforms.schema.ts";
+import { type BesideObject, currentObject, currentPreview, parseObject } from "./beside.ts";
 import { FILE_STATES, files, isUnprocessed, teamOfFile } from "./files.schema.ts";
-import {
-  type FileKey,
-  type FileOf,
-  isFile,
-  isFileOfUpload,
-  isRemoved,
-  objectKey,
-  transcriptOf,
-  waveformOf,
-} from "./names.ts";
+import { type FileKey, type FileOf, isFile, isFileOfUpload, isRemoved, objectKey } from "./names.ts";
 import { isTrashed, removed } from "./removed.schema.ts";
 
 /** The peaks that lists show: bars of a row. */
@@ -73,8 +63,7 @@ export const FACTS = {
   deleteAfter: files.deleteAfter,
   /** JSON. */
   tags: files.tags,
-  /** Null without a waveform. D1 returns a BLOB as numbers. */
-  peaks: waveformOf<number[] | null>(sql`${waveforms.peaks}`),
+  peaks: currentPreview("waveform"),
   title: shown(sql`json_extract(${files.audio}, '$.tags.title')`),
   artist: shown(sql`json_extract(${files.audio}, '$.tags.artist')`),
   fileType: files.fileType,
@@ -111,7 +100,7 @@ export interface FileMetadata extends StoredFile {
   failure: { code: FailureCode; message: string } | null;
   audio: Audio | null;
   hasWaveform: boolean;
-  transcript: Transcript | null;
+  transcript: BesideObject | null;
   /** The metadata that the team has set. */
   metadata: Record<string, unknown>;
   hold: Hold | null;
@@ -123,21 +112,6 @@ export interface Hold {
   createdAt: number;
   createdBy: { keyId: string; userId: string | null };
 }
-
-export interface Transcript {
-  /** A BCP 47 tag. */
-  language: string | null;
-  sizeBytes: number;
-  updatedAt: number;
-}
-
-/** The transcript of a file, as JSON; null if it has none. Its version is null while another one is written. */
-export const TRANSCRIPT = transcriptOf<string | null>(
-  sql`iif(${transcripts.sizeBytes} is null, null, json_object('language', ${transcripts.language},
-    'sizeBytes', ${transcripts.sizeBytes}, 'updatedAt', ${transcripts.updatedAt}, 'version', iif(${transcripts.writingSince} is null, ${transcripts.version}, null)))`,
-);
-export const parseTranscript = (json: string | null): (Transcript & { version: number | null }) | null =>
-  json === null ? null : JSON.parse(json);
 
 export const toStoredFile = (deps: Deps, row: ListedRow) => ({
   ...row,
@@ -222,7 +196,7 @@ const metadataById = preparedQuery((db, param: Param<FileOf>) => {
   const columns = { sha256, processedAt, failureCode, failureMessage, audio, metadata, hold };
   const uploaderName = nameOfActor({ ...files, teamId: teamOfFile }).as("uploader_name");
   return db
-    .select({ ...LISTED_COLUMNS, ...columns, uploaderName, transcript: TRANSCRIPT.as("transcript") })
+    .select({ ...LISTED_COLUMNS, ...columns, uploaderName, transcript: currentObject("transcript").as("transcript") })
     .from(files)
     .where(isFileParam(param));
 });
@@ -244,7 +218,7 @@ export async function fetchMetadata(
     failure: failureOf(row),
     audio: row.audio === null ? null : JSON.parse(row.audio),
     hasWaveform: row.peaks !== null,
-    transcript: parseTranscript(row.transcript),
+    transcript: parseObject(row.transcript),
     metadata: JSON.parse(row.metadata),
     hold: row.hold === null ? null : JSON.parse(row.hold),
   };

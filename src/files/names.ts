@@ -1,11 +1,8 @@
-import { and, eq, type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
 import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
 import { fold } from "../folding.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
-import { MINUTE } from "../platform/system.ts";
-import { transcripts } from "../transcripts/transcripts.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
-import { waveforms } from "../waveforms/waveforms.schema.ts";
 import { files, teamOfFile } from "./files.schema.ts";
 import { removed } from "./removed.schema.ts";
 
@@ -118,36 +115,6 @@ export const storedName = ({ id, originalName }: Omit<Named, "teamId">): string 
 
 /** The key of a file's bytes in R2. It contains the id, so no two files share a key. */
 export const objectKey = (file: Named): string => `${file.teamId}/${storedName(file)}`;
-
-/** The key of a file's waveform in R2. No name of a file and no chunk has such a key. */
-export const waveformKey = ({ teamId, id }: FileKey): string => `${teamId}/${id}/waveform`;
-
-const isWaveformOfFile = sql`${eq(waveforms.teamId, teamOfFile)} and ${eq(waveforms.fileId, files.id)}`;
-/** A column of a file's waveform. Null if none was ever written. */
-export const waveformOf = <T>(column: SQL) => sql<T>`(select ${column} from ${waveforms} where ${isWaveformOfFile})`;
-
-/** The key of a file's transcript in R2. */
-export const transcriptKey = ({ teamId, id }: FileKey): string => `${teamId}/${id}/transcript`;
-
-const isTranscriptOfFile = sql`${eq(transcripts.teamId, teamOfFile)} and ${eq(transcripts.fileId, files.id)}`;
-/** A column of a file's transcript. Null if none was ever written. */
-export const transcriptOf = <T>(column: SQL) =>
-  sql<T>`(select ${column} from ${transcripts} where ${isTranscriptOfFile})`;
-
-/** A write of a waveform or transcript takes milliseconds. After this time, its Worker has died. */
-export const MAX_WRITING_MILLISECONDS = MINUTE;
-
-/** When the last write of a file's waveform or transcript began that may still be in progress. Null if there is none. */
-export function writingSinceOf(teamId: SQLWrapper, fileId: SQLWrapper) {
-  const [waveform, transcript] = [waveforms, transcripts].map(
-    (table) =>
-      sql`coalesce((select ${table.writingSince} from ${table} where ${eq(table.teamId, teamId)} and ${eq(table.fileId, fileId)}), 0)`,
-  );
-  return sql<number | null>`nullif(max(${waveform}, ${transcript}), 0)`;
-}
-
-/** The keys of all objects that a stored file can have, so that a deletion need not know which it has. */
-export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file), transcriptKey(file)];
 
 /** The prefix of all chunks, which hold bytes of an upload. No other key starts with it. */
 export const chunkPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;

@@ -3,7 +3,6 @@ import type { Context } from "hono";
 import * as z from "zod";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
-import { VTT, VTT_EXAMPLE } from "../files/files.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { countOpening, limitFailures } from "../http/authentication.ts";
 import { countOf, type Operation, readOperation, writeOperation } from "../http/operation.ts";
@@ -20,7 +19,6 @@ import {
   MAX_TEAM_LINKS,
   type OpenableLink,
   openLink,
-  openLinkedTranscript,
   revokeLink,
   tooManyLinks,
   transcriptName,
@@ -270,7 +268,7 @@ function parseRange(header: string | undefined, sizeBytes: number): ByteRange | 
 const includesTag = (list: string, tag: string) => list.split(",").some((one) => ["*", tag].includes(one.trim()));
 
 /** Whether the client has this version. `If-None-Match` compares weakly: the prefix of weak tags doesn't count. */
-function isKnown(c: Context<AppEnv>, tag: string): boolean {
+export function isKnown(c: Context<AppEnv>, tag: string): boolean {
   const known = c.req.header("If-None-Match");
   return known !== undefined && includesTag(known.replaceAll("W/", ""), tag);
 }
@@ -369,44 +367,10 @@ const open: Operation = {
   answer: async (c) => serve(c, await openCounted(c, openLink)),
 };
 
-const openTranscript: Operation = {
-  access: null,
-  route: "GET /docs/v1/links/{link}/transcript/{name}",
-  tag: linksTag,
-  summary: "Download a transcript by the link of its file",
-  description:
-    "Needs no token. The same 404 as downloading by the link, also if the file has no transcript. The name is not checked.",
-  success: {
-    statuses: [200, 304],
-    description: "The transcript as WebVTT.",
-    mediaType: VTT,
-    example: VTT_EXAMPLE,
-    headers: {
-      ETag: "A validator, unless another transcript is being stored.",
-      "Content-Language": "The language, if it was given.",
-    },
-  },
-  errors: ["not_found", "rate_limited"],
-  answer: async (c) => {
-    const { tag: link, version, language, ...file } = await openCounted(c, openLinkedTranscript);
-    if (version !== null) {
-      const tag = `"${link}.${version}"`;
-      c.header("ETag", tag);
-      if (isKnown(c, tag)) return c.body(null, 304);
-    }
-    const text = await file.read();
-    if (!text) throw new AppError("not_found");
-    if (language !== null) c.header("Content-Language", language);
-    c.header("Content-Disposition", file.contentDisposition);
-    return c.body(text, 200, { "Content-Type": `${VTT}; charset=utf-8` });
-  },
-};
-
 export const operations = {
   createLink: create,
   listLinks: list,
   revokeLink: revoke,
   describeLink: describe,
   openLink: open,
-  openTranscript,
 };

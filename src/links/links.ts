@@ -9,8 +9,8 @@ import { servedContentType } from "../audio/media-type.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError, errorCode, invalidField } from "../errors.ts";
 import { recorded, writeWithEvent } from "../events/events.ts";
+import { currentObject } from "../files/beside.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
-import { parseTranscript, TRANSCRIPT } from "../files/files.ts";
 import { cleanName, type FileKey, isFile, objectKey } from "../files/names.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
 import { deleteFirst, firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
@@ -23,8 +23,6 @@ import {
 } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { newId } from "../platform/system.ts";
-import { openTranscript } from "../transcripts/transcripts.ts";
-import { hasWaveform } from "../waveforms/waveforms.ts";
 import { LINK_EVENTS } from "./link-event-types.ts";
 import { links } from "./links.schema.ts";
 
@@ -255,8 +253,8 @@ const SERVED_COLUMNS = {
   durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`.as("seconds"),
   title: sql<string | null>`json_extract(${files.audio}, '$.tags.title')`.as("title"),
   artist: sql<string | null>`json_extract(${files.audio}, '$.tags.artist')`.as("artist"),
-  hasWaveform,
-  transcript: TRANSCRIPT.as("transcript"),
+  waveform: currentObject("waveform").as("waveform"),
+  transcript: currentObject("transcript").as("transcript"),
 };
 type OpenValues = SecretUrlValues & { now: number };
 /** The active team of each row. As a subquery, because its columns have the names of the file's. */
@@ -345,19 +343,6 @@ export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
     contentDisposition: contentDisposition(isInline ? "inline" : "attachment", fileName),
     read: (offset, length) => deps.bytes.open(objectKey(file), offset, length),
     isStored: async () => (await deps.bytes.head(objectKey(file))) !== null,
-  };
-}
-
-/** @throws as `findLinked`, also if the file has no transcript */
-export async function openLinkedTranscript(deps: Deps, token: string) {
-  const { link, file, fileName } = await findLinked(deps, token);
-  const transcript = parseTranscript(file.transcript);
-  if (!transcript) throw new AppError("not_found");
-  return {
-    ...transcript,
-    tag: link.id,
-    contentDisposition: contentDisposition("attachment", transcriptName(fileName)),
-    read: () => openTranscript(deps, file),
   };
 }
 

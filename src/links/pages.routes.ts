@@ -47,7 +47,7 @@ async function findPreview(c: Context<AppEnv>): Promise<Preview | null> {
     const { name, link, file, teamName } = await openCounted(c, findLinked);
     const recording = [file.title ?? name, file.artist].filter(Boolean).join(" – ");
     const title = link.name ?? recording;
-    const picture = file.hasWaveform === 1 ? PICTURE_PIXELS : null;
+    const picture = file.waveform !== null ? PICTURE_PIXELS : null;
     return { name, title, description: `Shared by ${teamName}`, picture };
   } catch (error) {
     if (isError(error, "not_found")) return null;

@@ -1,6 +1,8 @@
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
+import { besideKey, parseObject } from "../files/beside.ts";
 import { MAX_SHOWN_PEAK } from "../files/files.ts";
+import type { FileKey } from "../files/names.ts";
 import { type Channels, readWaveform, shownPeaks } from "../waveforms/waveforms.ts";
 import { findLinked } from "./links.ts";
 import { drawWaveform } from "./picture.ts";
@@ -27,6 +29,11 @@ export interface SharedFile {
   hasTranscript: boolean;
 }
 
+async function waveformOf(deps: Deps, file: FileKey & { waveform: string | null }): Promise<Channels | null> {
+  const object = parseObject(file.waveform);
+  return object && readWaveform(deps, { key: besideKey(file, { kind: "waveform", version: object.version }) });
+}
+
 /** @throws as `findLinked` */
 export async function describeLink(deps: Deps, token: string): Promise<SharedFile> {
   const { name, fileName, link, file, teamName } = await findLinked(deps, token);
@@ -38,7 +45,7 @@ export async function describeLink(deps: Deps, token: string): Promise<SharedFil
     fileName,
     sizeBytes,
     ...facts,
-    waveform: await readWaveform(deps, file),
+    waveform: await waveformOf(deps, file),
     hasTranscript: file.transcript !== null,
   };
 }
@@ -46,7 +53,7 @@ export async function describeLink(deps: Deps, token: string): Promise<SharedFil
 /** The waveform of a link's file as a PNG. @throws as `findLinked`, also if the file has no waveform */
 export async function drawLinked(deps: Deps, token: string): Promise<Uint8Array<ArrayBuffer>> {
   const { file } = await findLinked(deps, token);
-  const channels = await readWaveform(deps, file);
+  const channels = await waveformOf(deps, file);
   if (!channels) throw new AppError("not_found");
   return drawWaveform(shownPeaks(channels), MAX_SHOWN_PEAK);
 }

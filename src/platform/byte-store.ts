@@ -1,4 +1,5 @@
 import { createHash, type Hash } from "node:crypto";
+import { withTimeout } from "../timeout.ts";
 import { MemoryBudget, Part, type PartSpec, R2_CHECKSUM } from "./part.ts";
 import { isUnknownUpload, once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
@@ -9,6 +10,8 @@ export const SINGLE_PUT_BYTES = 8 * 1024 * 1024;
 export const PART_BYTES = 5 * 1024 * 1024;
 /** R2's limit for one call. */
 const MAX_REMOVED_KEYS = 1000;
+/** R2's calls have no time limit. A small object takes milliseconds. */
+const MAX_STORE_SECONDS = 30;
 /** Long enough that a file takes few reads, short enough that each read ends within seconds. */
 const HASHED_BYTES = 64 * 1024 * 1024;
 
@@ -78,19 +81,11 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       return found?.etag === md5 ? md5 : null;
     },
 
-    /**
-     * Stores a small object. Replaces the previous object under this key, but if its etag is given, or null for none, no other.
-     * @returns whether it is stored
-     */
-    async replace(key: string, bytes: Uint8Array, previousEtag?: string | null): Promise<boolean> {
+    /** Stores a small object under a key that no other object has. @throws `unavailable` also if R2 does not respond in time */
+    async store(key: string, bytes: Uint8Array): Promise<void> {
       const md5 = createHash(R2_CHECKSUM).update(bytes).digest();
-      const onlyIf =
-        previousEtag === null ? new Headers({ "If-None-Match": "*" }) : { etagMatches: previousEtag ?? "" };
-      const options = { md5, ...(previousEtag !== undefined && { onlyIf }) };
-      if (await retrying(system, () => bucket.put(key, bytes, options))) return true;
-      // An earlier try may have stored it.
-      const found = await retrying(system, () => bucket.head(key));
-      return found?.etag === md5.toString("hex");
+      const stalled = () => new Error(`R2 did not respond within ${MAX_STORE_SECONDS} s.`);
+      await retrying(system, () => withTimeout(MAX_STORE_SECONDS * 1000, bucket.put(key, bytes, { md5 }), stalled));
     },
 
     /** Creates a multipart upload. @returns its id in R2 */

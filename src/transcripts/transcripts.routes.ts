@@ -1,12 +1,29 @@
 import type { Context } from "hono";
 import * as z from "zod";
 import { AppError } from "../errors.ts";
-import { filesTag, transcriptRecord, VTT, VTT_EXAMPLE } from "../files/files.routes.ts";
+import { filesTag, transcriptRecord } from "../files/files.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { withBody } from "../http/body-reader.ts";
-import { readOperation, writeOperation } from "../http/operation.ts";
-import { deleteTranscript, fetchTranscript, MAX_TRANSCRIPT_BYTES, setTranscript } from "./transcripts.ts";
+import { type Operation, readOperation, writeOperation } from "../http/operation.ts";
+import { isKnown, linksTag, openCounted } from "../links/links.routes.ts";
+import {
+  deleteTranscript,
+  fetchTranscript,
+  MAX_TRANSCRIPT_BYTES,
+  openLinkedTranscript,
+  setTranscript,
+} from "./transcripts.ts";
 import { checkWebVtt } from "./webvtt.ts";
+
+const VTT = "text/vtt";
+const VTT_EXAMPLE = `WEBVTT
+
+00:00.000 --> 00:02.500
+Good evening, and welcome to the night shift.
+
+00:02.500 --> 00:06.000
+The lock opens at half past four.
+`;
 
 /** The longest tags that RFC 5646 (section 4.4.1) expects. */
 const MAX_LANGUAGE_LENGTH = 35;
@@ -101,7 +118,7 @@ const set = writeOperation(
       schema: transcriptRecord.schema,
       example: transcriptRecord.example,
     },
-    errors: ["unsupported_media_type", "body_too_large", "upload_timeout", "quota_exceeded", "conflict"],
+    errors: ["unsupported_media_type", "body_too_large", "upload_timeout", "quota_exceeded"],
   },
   async ({ c, deps, actor, id, query }) => {
     const language = query.language ?? null;
@@ -118,13 +135,41 @@ const remove = writeOperation(
     summary: "Delete a file's transcript",
     sample: "await stowage.files.deleteTranscript(id);",
     success: { description: "The transcript was deleted.", message: "Transcript deleted." },
-    errors: ["conflict"],
   },
   ({ deps, actor, id }) => deleteTranscript(deps, actor, id),
 );
+
+const open: Operation = {
+  access: null,
+  route: "GET /docs/v1/links/{link}/transcript/{name}",
+  tag: linksTag,
+  summary: "Download a transcript by the link of its file",
+  description:
+    "Needs no token. The same 404 as downloading by the link, also if the file has no transcript. The name is not checked.",
+  success: {
+    statuses: [200, 304],
+    description: "The transcript as WebVTT.",
+    mediaType: VTT,
+    example: VTT_EXAMPLE,
+    headers: { ETag: "A validator.", "Content-Language": "The language, if it was given." },
+  },
+  errors: ["not_found", "rate_limited"],
+  answer: async (c) => {
+    const { language, ...transcript } = await openCounted(c, openLinkedTranscript);
+    const tag = `"${transcript.tag}"`;
+    c.header("ETag", tag);
+    if (isKnown(c, tag)) return c.body(null, 304);
+    const text = await transcript.read();
+    if (!text) throw new AppError("not_found");
+    if (language !== null) c.header("Content-Language", language);
+    c.header("Content-Disposition", transcript.contentDisposition);
+    return c.body(text, 200, { "Content-Type": `${VTT}; charset=utf-8` });
+  },
+};
 
 export const operations = {
   getTranscript: get,
   setTranscript: set,
   deleteTranscript: remove,
+  openTranscript: open,
 };

@@ -1,6 +1,5 @@
 import * as z from "zod";
 import { teamsTag } from "../accounts/teams.routes.ts";
-import { objectKey } from "../files/names.ts";
 import { writeOperation } from "../http/operation.ts";
 import { id, iso, text, timestamp } from "../http/validation.ts";
 import { reconcile as reconcilePage } from "./reconciliation.ts";
@@ -57,7 +56,7 @@ const reconcile = writeOperation(
         storedAt: iso(storedAt),
         isRemoved,
       })),
-      files: files.map((file) => ({ _id: file.id, teamId: file.teamId, key: objectKey(file) })),
+      files: files.map(({ id, teamId, key }) => ({ _id: id, teamId, key })),
       next,
     };
   },

@@ -2,6 +2,7 @@ import { and, type SQL, sql } from "drizzle-orm";
 import { unionAll } from "drizzle-orm/sqlite-core";
 import { databaseOf, inEveryDatabase } from "../access/databases.ts";
 import type { Deps } from "../deps.ts";
+import { allBeside, besideIn, besideKey } from "../files/beside.ts";
 import { removedKey } from "../files/deletion.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { fileKey, type Named, objectKey } from "../files/names.ts";
@@ -19,8 +20,10 @@ import { uploads } from "../uploads/uploads.schema.ts";
 const PAGE_OBJECTS = 500;
 /** Younger bytes may belong to a request that is not done. */
 const MIN_AGE_MILLISECONDS = DAY;
-/** The keys of a file's bytes, waveform, transcript and chunks. */
+/** The keys of a file's bytes, the objects beside them, and chunks. */
 const OBJECT_KEY = /^(([0-9a-f]{24})\/[0-9a-f]{24})[-./]/;
+/** Such a key is that of an object beside the bytes. */
+const BESIDE_KEY = /^[0-9a-f]{24}\/[0-9a-f]{24}\//;
 /** Sorts after all keys of a file that begin with the preceding text. */
 const AFTER_FILE = "0";
 /** Sorts after all keys. */
@@ -29,8 +32,8 @@ const AFTER_ALL = "g";
 interface Reconciled {
   /** Bytes without a row. */
   objects: { key: string; sizeBytes: number; storedAt: number; isRemoved: boolean }[];
-  /** Rows without bytes. */
-  files: Named[];
+  /** Rows without bytes, each with the missing key. */
+  files: { id: string; teamId: string; key: string }[];
   /** The key after which the next page begins. Null on the last page. */
   next: string | null;
 }
@@ -51,6 +54,7 @@ function rowsBetween({ db }: Deps, first: string, last: string) {
         id: files.id,
         teamId: sql<string>`${teamOfFile}`.as("team_id"),
         originalName: files.originalName,
+        beside: allBeside(teamOfFile, files.id).as("beside"),
         isKept: sql<0 | 1>`1`.as("isKept"),
       })
       .from(files)
@@ -60,6 +64,7 @@ function rowsBetween({ db }: Deps, first: string, last: string) {
         id: removed.id,
         teamId: sql<string>`${teamOfRemoved}`.as("team_id"),
         originalName: removed.originalName,
+        beside: allBeside(teamOfRemoved, removed.id).as("beside"),
         isKept: sql<0 | 1>`${isTrashed}`.as("isKept"),
       })
       .from(removed)
@@ -69,6 +74,7 @@ function rowsBetween({ db }: Deps, first: string, last: string) {
         id: sql<string>`${uploads.fileId}`.as("id"),
         teamId: sql<string>`${uploads.teamId}`.as("team_id"),
         originalName: uploads.originalName,
+        beside: sql<string>`'[]'`.as("beside"),
         isKept: sql<0 | 1>`0`.as("isKept"),
       })
       .from(uploads)
@@ -91,9 +97,18 @@ export async function reconcile(deps: Deps, after: string, isRemoving: boolean):
   const next = ends.length > 0 && ends.includes(last) ? last + AFTER_FILE : lastKey;
   const rows = found.flat().filter((row) => positionOf(row) <= last);
   const known = new Set(rows.map(positionOf));
+  const besides = rows.flatMap((row) =>
+    besideIn(row.beside).map((object) => ({ row, key: besideKey(row, object), isCurrent: object.state === "current" })),
+  );
+  const knownBeside = new Set(besides.map(({ key }) => key));
+  const isKnown = (key: string) => (BESIDE_KEY.test(key) ? knownBeside.has(key) : known.has(fileOf(key)));
+  const orphans = objects.filter(({ key }) => fileOf(key) <= last && !isKnown(key));
+  const expected = [
+    ...rows.map((row) => ({ row, key: objectKey(row) })),
+    ...besides.filter(({ isCurrent }) => isCurrent),
+  ];
   const keys = new Set(objects.map(({ key }) => key));
-  const absent = rows.filter((row) => row.isKept === 1 && !keys.has(objectKey(row)));
-  const orphans = objects.filter(({ key }) => fileOf(key) <= last && !known.has(fileOf(key)));
+  const absent = expected.filter(({ row, key }) => row.isKept === 1 && !keys.has(key));
   // Nobody knows the rows of a database that is not bound.
   const isRemovable = ({ key, storedAt }: (typeof objects)[number]) => {
     const team = OBJECT_KEY.exec(key)?.[2];
@@ -103,7 +118,9 @@ export async function reconcile(deps: Deps, after: string, isRemoving: boolean):
   const removed = new Set(orphans.filter(isRemovable).map(({ key }) => key));
   await deps.bytes.remove([...removed]);
   // Bytes may have arrived since the list, or precede the page.
-  const missing = await Promise.all(absent.map(async (row) => ((await deps.bytes.head(objectKey(row))) ? [] : [row])));
+  const missing = await Promise.all(
+    absent.map(async ({ row: { id, teamId }, key }) => ((await deps.bytes.head(key)) ? [] : [{ id, teamId, key }])),
+  );
   return {
     objects: orphans.map((object) => ({ ...object, isRemoved: removed.has(object.key) })),
     files: missing.flat(),

@@ -1,16 +1,17 @@
-import { and, eq, exists, isNotNull, lte, sql } from "drizzle-orm";
+import { and, eq, isNotNull, lte, not, sql } from "drizzle-orm";
 import { isMeasurable, measurePeaks } from "../audio/decoders/measure.ts";
 import type { Audio } from "../audio/inspect.ts";
 import type { AfterCompletion, CompletedFile, Deps, RecoveryStep } from "../deps.ts";
 import { AppError } from "../errors.ts";
+import { hasLasting } from "../files/beside.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
-import { type FileOf, isFile, objectKey, waveformKey } from "../files/names.ts";
-import { write } from "../platform/db.ts";
+import { type FileKey, type FileOf, isFile, objectKey } from "../files/names.ts";
+import { hasRow, write } from "../platform/db.ts";
 import type { JobOutcome } from "../platform/jobs.ts";
 import type { WaveformJob } from "../platform/messages.ts";
 import { HOUR, MINUTE } from "../platform/system.ts";
-import { waveforms } from "./waveforms.schema.ts";
-import { isWaveformOf, setMeasuredWaveform } from "./waveforms.ts";
+import { measurements } from "./measurements.schema.ts";
+import { setMeasuredWaveform } from "./waveforms.ts";
 
 /*
  * The service measures the waveforms of files that it can decode, in a queue after that of processing. A file whose waveform
@@ -30,10 +31,14 @@ const DUE_WAVEFORM_ROWS = 500;
 
 /** A file whose waveform is due to be measured. */
 const MEASUREMENT = {
-  teamId: waveforms.teamId,
-  fileId: waveforms.fileId,
-  attempt: sql<number>`${waveforms.attempts}`.as("attempt"),
+  teamId: measurements.teamId,
+  fileId: measurements.fileId,
+  attempt: sql<number>`${measurements.attempts}`.as("attempt"),
 };
+
+const isMeasurementOf = ({ teamId, id }: FileKey) => and(eq(measurements.teamId, teamId), eq(measurements.fileId, id));
+/** No client has set a waveform that the measured one could not replace. */
+const isOpen = not(hasLasting("waveform"));
 
 /**
  * What follows the completion of a file: its waveform is due to be measured, unless a client has set it. Reprocessing measures it
@@ -42,15 +47,11 @@ const MEASUREMENT = {
 export function planMeasurement(deps: Deps, { file, audio }: CompletedFile) {
   const isPlanned = audio !== null && isMeasurable(audio, file.sizeBytes);
   const dueAt = deps.system.now() + RESEND_MILLISECONDS;
-  const isCompleted = and(isFile(file), eq(files.claim, file.claim), eq(files.status, "completed"));
+  const isCompleted = and(isFile(file), eq(files.claim, file.claim), eq(files.status, "completed"), isOpen);
   const plan = deps.db
-    .insert(waveforms)
-    .select(sql`select ${teamOfFile}, ${files.id}, null, null, 0, ${dueAt} from ${files} where ${isCompleted}`)
-    .onConflictDoUpdate({
-      target: [waveforms.teamId, waveforms.fileId],
-      set: { attempts: 0, dueAt },
-      setWhere: isNotNull(waveforms.attempts),
-    })
+    .insert(measurements)
+    .select(sql`select ${teamOfFile}, ${files.id}, 0, ${dueAt} from ${files} where ${isCompleted}`)
+    .onConflictDoUpdate({ target: [measurements.teamId, measurements.fileId], set: { attempts: 0, dueAt } })
     .returning(MEASUREMENT);
   const after = isPlanned ? [plan] : [];
   return {
@@ -72,15 +73,15 @@ function enqueueMeasurements(deps: Deps, jobs: WaveformJob[]): void {
 async function resendMeasurements(deps: Deps) {
   const now = deps.system.now();
   const due = deps.db
-    .select({ teamId: waveforms.teamId, fileId: waveforms.fileId })
-    .from(waveforms)
-    .where(lte(waveforms.dueAt, now))
-    .orderBy(waveforms.dueAt)
+    .select({ teamId: measurements.teamId, fileId: measurements.fileId })
+    .from(measurements)
+    .where(lte(measurements.dueAt, now))
+    .orderBy(measurements.dueAt)
     .limit(DUE_WAVEFORM_ROWS);
   const postpone = deps.db
-    .update(waveforms)
+    .update(measurements)
     .set({ dueAt: now + RESEND_MILLISECONDS })
-    .where(sql`(${waveforms.teamId}, ${waveforms.fileId}) in ${due}`)
+    .where(sql`(${measurements.teamId}, ${measurements.fileId}) in ${due}`)
     .returning(MEASUREMENT);
   const jobs = await write(deps, postpone, { isIdempotent: true, caller: null });
   if (jobs.length > 0) await deps.waveformJobs.sendAll(jobs);
@@ -119,17 +120,20 @@ export async function measureWaveform(deps: Deps, job: WaveformJob): Promise<Job
   }
 }
 
-/** Begins an attempt, after which nothing is due until it fails. */
+/** Begins an attempt, after which nothing is due until it fails. @returns null if there is nothing to measure */
 async function claim(deps: Deps, { teamId, fileId, attempt }: WaveformJob): Promise<Claimed | null> {
   const key = { teamId, id: fileId, ownerId: null };
-  const isDue = and(isWaveformOf(key), eq(waveforms.attempts, attempt), isNotNull(waveforms.dueAt));
+  const isDue = and(isMeasurementOf(key), eq(measurements.attempts, attempt), isNotNull(measurements.dueAt));
   const begin = deps.db
-    .update(waveforms)
+    .update(measurements)
     .set({ attempts: attempt + 1, dueAt: null })
-    .where(and(isDue, exists(deps.db.select().from(files).where(isFile(key)))))
-    .returning({ fileId: waveforms.fileId });
+    .where(and(isDue, hasRow(files, and(isFile(key)))))
+    .returning({ fileId: measurements.fileId });
   const { originalName, sizeBytes, audio } = files;
-  const select = deps.db.select({ originalName, sizeBytes, audio }).from(files).where(isFile(key));
+  const select = deps.db
+    .select({ originalName, sizeBytes, audio })
+    .from(files)
+    .where(and(isFile(key), isOpen));
   const {
     begin: [begun],
     select: [file],
@@ -139,7 +143,6 @@ async function claim(deps: Deps, { teamId, fileId, attempt }: WaveformJob): Prom
 
 async function measure(deps: Deps, file: Claimed, attempts: number): Promise<string> {
   try {
-    const previous = await deps.bytes.head(waveformKey(file));
     const read = async (offset: number, length: number) => {
       const bytes = await deps.bytes.read(objectKey(file), offset, length);
       if (!bytes) throw new AppError("unavailable", { cause: new Error("The object disappeared while it was read.") });
@@ -149,10 +152,7 @@ async function measure(deps: Deps, file: Claimed, attempts: number): Promise<str
     const audio: Audio | null = file.audio === null ? null : JSON.parse(file.audio);
     const channels = audio && (await measurePeaks(read, file.sizeBytes, audio));
     if (channels) {
-      if (await setMeasuredWaveform(deps, file, channels, { previousEtag: previous?.etag ?? null })) return "measured";
-      // A client's waveform, which no attempt follows; or a repeated call, which found what its first one had stored.
-      if (attempts < MAX_ATTEMPTS) await planNextAttempt(deps, file, attempts);
-      return "superseded";
+      return (await setMeasuredWaveform(deps, file, channels)) ? "measured" : "superseded";
     }
     return "unmeasurable";
   } catch (cause) {
@@ -165,8 +165,8 @@ async function measure(deps: Deps, file: Claimed, attempts: number): Promise<str
 /** The recovery job sends the message of the next attempt. */
 async function planNextAttempt(deps: Deps, file: FileOf, attempts: number): Promise<void> {
   const plan = deps.db
-    .update(waveforms)
+    .update(measurements)
     .set({ dueAt: deps.system.now() + RESEND_MILLISECONDS })
-    .where(and(isWaveformOf(file), eq(waveforms.attempts, attempts)));
+    .where(and(isMeasurementOf(file), eq(measurements.attempts, attempts)));
   await write(deps, plan, { isIdempotent: true, caller: null });
 }

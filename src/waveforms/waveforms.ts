@@ -1,23 +1,14 @@
-import { and, eq, exists, isNotNull, isNull, lt, or, type SQL, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
-import { type Credential, readAs, stillAllowed, type TeamActor } from "../access/authorization.ts";
+import { type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
-import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { recordedFile } from "../files/file-events.ts";
-import { files, teamOfFile } from "../files/files.schema.ts";
-import { changed, isUploadedBy, MAX_SHOWN_PEAK, ofKnownFile, SHOWN_PEAKS } from "../files/files.ts";
-import {
-  type FileKey,
-  type FileOf,
-  isFile,
-  MAX_WRITING_MILLISECONDS,
-  waveformKey,
-  waveformOf,
-} from "../files/names.ts";
-import { evaluate, type Guard, read, write } from "../platform/db.ts";
-import { waveforms } from "./waveforms.schema.ts";
+import { SYSTEM } from "../events/events.ts";
+import { fetchObject } from "../files/beside.ts";
+import { writeObject } from "../files/beside-writes.ts";
+import { isUploadedBy, MAX_SHOWN_PEAK, SHOWN_PEAKS } from "../files/files.ts";
+import type { FileOf } from "../files/names.ts";
+
+const KIND = "waveform";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
 export type Channels = number[][];
@@ -57,103 +48,19 @@ export function shownPeaks(channels: Channels): Buffer {
 
 /** @throws `not_found`, also if the file has no waveform */
 export async function fetchWaveform(deps: Deps, credential: Credential<"files:read">, id: string): Promise<Channels> {
-  const { rows } = await readAs(deps, credential, (viewer) =>
-    deps.db
-      .select({ id: files.id, teamId: teamOfFile, hasWaveform })
-      .from(files)
-      .where(isFile({ ...viewer, id })),
-  );
-  const channels = rows[0] && (await readWaveform(deps, rows[0]));
+  const channels = await readWaveform(deps, await fetchObject(deps, credential, id, KIND));
   if (!channels) throw new AppError("not_found");
   return channels;
 }
 
-export const hasWaveform = sql<0 | 1>`${waveformOf(sql`${waveforms.peaks} is not null`)} is 1`.as("hasWaveform");
-
-/** Reads the waveform of a listed file; null if it has none. */
-export async function readWaveform(deps: Deps, file: FileKey & { hasWaveform: 0 | 1 }): Promise<Channels | null> {
-  if (file.hasWaveform === 0) return null;
-  const bytes = await deps.bytes.read(waveformKey(file), 0, MAX_OBJECT_BYTES);
+/** Reads a waveform; null if its object is missing. */
+export async function readWaveform(deps: Deps, { key }: { key: string }): Promise<Channels | null> {
+  const bytes = await deps.bytes.read(key, 0, MAX_OBJECT_BYTES);
   return bytes && unpack(bytes);
 }
 
-export const isWaveformOf = ({ teamId, id }: FileKey) => and(eq(waveforms.teamId, teamId), eq(waveforms.fileId, id));
-
-/** A waveform that never replaces one that the team has set: measured by the service, or set by a visitor. */
-interface Yielding {
-  /** The object that it may replace, by its etag. Null if there was none before it. */
-  previousEtag: string | null;
-  /** Which files are the visitor's, who replaces no waveform. */
-  isOfVisitor?: SQL | undefined;
-}
-
-/**
- * Stores a waveform in place of the one before: first that a write began, then the object, then that it is stored. So a file
- * has a waveform only once its object is in R2. A deletion knows of a write in progress: the recovery job deletes the object
- * again that a dead Worker wrote. A yielding waveform never replaces one that the team has set, or sets at the same time.
- * @returns the stored waveform; null if the file is gone, or another waveform stays
- */
-async function storeWaveform(
-  deps: Deps,
-  initiator: Initiator,
-  file: FileOf,
-  channels: Channels,
-  caller: Guard | null,
-  yielding?: Yielding,
-): Promise<Channels | null> {
-  const isWaveform = isWaveformOf(file);
-  const now = deps.system.now();
-  const writingSince = now;
-  const isUnset = isNotNull(waveforms.attempts);
-  const isIdle = or(isNull(waveforms.writingSince), lt(waveforms.writingSince, now - MAX_WRITING_MILLISECONDS));
-  const { isOfVisitor } = yielding ?? {};
-  const target = sql`${files} where ${and(isFile(file), isOfVisitor)}`;
-  const begin = deps.db
-    .insert(waveforms)
-    .select(sql`select ${teamOfFile}, ${files.id}, null, ${writingSince}, 0, null from ${target}`)
-    .onConflictDoUpdate({
-      target: [waveforms.teamId, waveforms.fileId],
-      set: { writingSince },
-      ...(yielding && { setWhere: and(isUnset, isIdle, isOfVisitor && isNull(waveforms.peaks)) as SQL }),
-    })
-    .returning({ fileId: waveforms.fileId });
-  const begun = await write(deps, begin, { isIdempotent: true, caller });
-  if (begun.length === 0) return null;
-  const bytes = pack(channels);
-  const isStored = await deps.bytes.replace(waveformKey(file), bytes, yielding?.previousEtag);
-  if (!isStored) return null;
-  // A later write that has begun stays in progress. It will have the event.
-  const isLast = and(isWaveform, eq(waveforms.writingSince, writingSince), yielding && isUnset);
-  const note = deps.db
-    .update(files)
-    .set(changed(now))
-    .where(and(isFile(file), exists(deps.db.select().from(waveforms).where(isLast))));
-  const finish = deps.db
-    .update(waveforms)
-    .set({
-      peaks: shownPeaks(channels),
-      writingSince: sql`nullif(${waveforms.writingSince}, ${writingSince})`,
-      ...(!yielding && { attempts: null }),
-      // The service still measures a visitor's file, if it can.
-      ...(!isOfVisitor && { dueAt: null }),
-    })
-    .where(yielding ? isLast : isWaveform)
-    .returning({ fileId: waveforms.fileId });
-  const kept = evaluate(deps.db, { id: ofKnownFile<string>(file, "id") });
-  const updated = { type: FILE_EVENTS.updated, initiator, file, fields: ["waveform"] };
-  const batch = { note: recordedFile(deps, updated, note), finish, kept };
-  // The caller had the right when the write began. By now, the object has changed, and the row has to say so.
-  const {
-    finish: finished,
-    kept: [row],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
-  if (!row?.id) {
-    // The file was deleted in the meantime.
-    await deps.bytes.remove([waveformKey(file)]);
-    return null;
-  }
-  return finished.length > 0 ? unpack(bytes) : null;
-}
+const objectOf = (channels: Channels) =>
+  ({ kind: KIND, bytes: pack(channels), preview: shownPeaks(channels) }) as const;
 
 /**
  * Sets the waveform of a file. A visitor sets the first one of a file that it uploaded.
@@ -161,24 +68,24 @@ async function storeWaveform(
  * @throws `not_found`; `forbidden` if a visitor's file has a waveform
  */
 export async function setWaveform(deps: Deps, actor: TeamActor, id: string, channels: Channels): Promise<Channels> {
-  const file = { ...actor, id };
-  const isOfVisitor = isVisitor(actor) ? isUploadedBy(actor) : undefined;
-  const yielding = isOfVisitor && { previousEtag: null, isOfVisitor };
-  const stored = await storeWaveform(deps, actor, file, channels, stillAllowed(deps, actor), yielding);
-  if (stored) return stored;
-  if (isOfVisitor) {
-    const [own] = await read(
-      deps,
-      deps.db
-        .select({ id: files.id })
-        .from(files)
-        .where(and(isFile(file), isOfVisitor)),
-    );
-    if (own) throw new AppError("forbidden", { message: "The file has a waveform. Only its team can replace it." });
+  const isOfVisitor = isVisitor(actor);
+  const object = { ...objectOf(channels), isProvisional: isOfVisitor };
+  const written = await writeObject(deps, { ...actor, id }, object, {
+    initiator: actor,
+    caller: stillAllowed(deps, actor),
+    replaces: isOfVisitor ? "none" : "all",
+    isOfCaller: isOfVisitor ? isUploadedBy(actor) : undefined,
+  });
+  if (written === "not_found") throw new AppError("not_found");
+  if (written === "kept") {
+    throw new AppError("forbidden", { message: "The file has a waveform. Only its team can replace it." });
   }
-  throw new AppError("not_found");
+  return unpack(object.bytes);
 }
 
-/** @returns whether it is stored, and no client's waveform stays */
-export const setMeasuredWaveform = async (deps: Deps, file: FileOf, channels: Channels, measured: Yielding) =>
-  (await storeWaveform(deps, SYSTEM, file, channels, null, measured)) !== null;
+/** Never replaces a waveform that the team has set. @returns whether it is stored */
+export async function setMeasuredWaveform(deps: Deps, file: FileOf, channels: Channels): Promise<boolean> {
+  const object = { ...objectOf(channels), isProvisional: true };
+  const options = { initiator: SYSTEM, caller: null, replaces: "provisional" } as const;
+  return typeof (await writeObject(deps, file, object, options)) === "number";
+}

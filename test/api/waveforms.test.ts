@@ -1,4 +1,3 @@
-import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { operations } from "../../src/service.ts";
 import { deathInLatePut, failureOfLatePut, outageOf, ProxiedBindings } from "../support/bindings.ts";
@@ -18,6 +17,7 @@ import {
   type Team,
   upload,
 } from "../support/harness.ts";
+import { objectBeside } from "../support/rows.ts";
 import { MINUTE } from "../support/time.ts";
 import { expectErased, expectSettled, expectSound, must, World } from "../support/world.ts";
 
@@ -39,7 +39,7 @@ async function newFile(): Promise<{ team: Team; id: string }> {
   return { team, id: await upload(team, "a.txt", "hello") };
 }
 
-const objectOf = ({ teamId }: { teamId: string }, id: string) => env.BUCKET.get(`${teamId}/${id}/waveform`);
+const objectOf = ({ teamId }: { teamId: string }, id: string) => objectBeside(teamId, id, "waveform");
 
 describe("A waveform", () => {
   test.each([

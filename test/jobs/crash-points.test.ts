@@ -13,6 +13,7 @@ import { included, type Place, type Run, runEveryFault, type Scenario } from "..
 import { worldTest as test } from "../support/fixtures.ts";
 import { metadataOf, newSession, OPERATOR, snapshot } from "../support/harness.ts";
 import { newEmail, PASSWORD } from "../support/routes.ts";
+import { objectBeside } from "../support/rows.ts";
 import { streamOf } from "../support/streams.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
@@ -322,7 +323,7 @@ const deletingTranscript: Scenario<string, SeenTranscript> = {
     else expect(["WEBVTT - old", null]).toContain(found.text);
     expect([200, 404]).toContain((await run.team.call("DELETE", transcriptOf(run.state))).status);
     expect(await seenTranscript(run, run.state)).toEqual({ text: null, language: null });
-    expect(await env.BUCKET.head(`${run.team.teamId}/${run.state}/transcript`)).toBeNull();
+    expect(await objectBeside(run.team.teamId, run.state, "transcript")).toBeNull();
     expect((await rowsOf(run.team.teamId))[0]?.reserved_bytes).toBe(tone.length);
   },
 };
@@ -370,7 +371,7 @@ const measuring: Scenario<WaveformJob, unknown> = {
     const { hasWaveform, peaks } = await metadataOf(team, fileId);
     if (!hasWaveform) {
       expect(["dead", expect.any(Number)]).toContainEqual(result);
-      const row = await DB.prepare("select attempts, due_at from waveforms where file_id = ?").bind(fileId).first();
+      const row = await DB.prepare("select attempts, due_at from measurements where file_id = ?").bind(fileId).first();
       expect(row).toEqual({ attempts: 1, due_at: null });
       return;
     }

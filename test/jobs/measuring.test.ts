@@ -7,6 +7,7 @@ import { deathAt, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { dataOf, metadataOf, newKey, read, type Team } from "../support/harness.ts";
+import { objectBeside } from "../support/rows.ts";
 import { DAY, HOUR } from "../support/time.ts";
 import { expectSettled, must, World } from "../support/world.ts";
 
@@ -39,8 +40,8 @@ const stateOf = async ({ team }: Place, id: string) => {
   return { status, hasWaveform, hasPeaks: peaks !== null };
 };
 const rowOf = (id: string) =>
-  DB.prepare("select attempts, due_at from waveforms where file_id = ?").bind(id).first<{ due_at: number | null }>();
-const objectOf = ({ team }: Place, id: string) => env.BUCKET.head(`${team.teamId}/${id}/waveform`);
+  DB.prepare("select attempts, due_at from measurements where file_id = ?").bind(id).first<{ due_at: number | null }>();
+const objectOf = ({ team }: Place, id: string) => objectBeside(team.teamId, id, "waveform");
 const channelsOf = async ({ team }: Place, id: string): Promise<number[][]> =>
   (await dataOf(team.call("GET", `${path(id)}/waveform`))).channels;
 const setWaveform = ({ team }: Place, id: string) =>
@@ -165,11 +166,11 @@ describe("An attempt", () => {
     const job = takeJob(place);
     const gate = Promise.withResolvers<void>();
     const deps = world.deps();
-    const head: typeof deps.bytes.head = async (key) => {
+    const read: typeof deps.bytes.read = async (...range) => {
       await gate.promise;
-      return deps.bytes.head(key);
+      return deps.bytes.read(...range);
     };
-    const first = measureWaveform({ ...deps, bytes: { ...deps.bytes, head } }, job);
+    const first = measureWaveform({ ...deps, bytes: { ...deps.bytes, read } }, job);
     // The queue counts its own retries, and would drop the message after twenty.
     expect(await measureWaveform(deps, job)).toBe("waiting");
     expect(world.waveformMessages).toEqual([job]);
@@ -229,7 +230,8 @@ describe("Reprocessing", () => {
     const id = await completed(place);
     await world.drainWaveforms();
     const measured = await channelsOf(place, id);
-    await env.BUCKET.put(`${team.teamId}/${id}/waveform`, Uint8Array.from([1, ...Array(16).fill(5)]));
+    const { key = "" } = (await objectOf(place, id)) ?? {};
+    await env.BUCKET.put(key, Uint8Array.from([1, ...Array(16).fill(5)]));
     await team.call("POST", `${path(id)}/reprocess`);
     await world.drain();
     await world.drainWaveforms();
@@ -240,7 +242,7 @@ describe("Reprocessing", () => {
     const place = { world, team };
     const ids = [await completed(place), await completed(place)];
     world.waveformMessages = [];
-    await DB.prepare("delete from waveforms where team_id = ?").bind(team.teamId).run();
+    await DB.prepare("delete from measurements where team_id = ?").bind(team.teamId).run();
     const { status } = await team.call("POST", "/docs/v1/uploads/batch", { json: { action: "reprocess", ids } });
     expect(status).toBe(200);
     await world.drain();

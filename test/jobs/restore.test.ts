@@ -6,6 +6,7 @@ import type { Team } from "../support/client.ts";
 import { databaseWith } from "../support/databases.ts";
 import { worldTest } from "../support/fixtures.ts";
 import { OPERATOR } from "../support/harness.ts";
+import { objectBeside } from "../support/rows.ts";
 import { emptyStores, tableNames } from "../support/stores.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { DAY, HOUR, MINUTE } from "../support/time.ts";
@@ -279,7 +280,7 @@ test(`${RUNS} random histories of a team whose database is put back`, async () =
 });
 
 worldTest(
-  "reconciling spares waveforms and unfinished uploads, and reports rows without bytes",
+  "reconciling spares waveforms and unfinished uploads, but not what no row names, and reports rows without bytes",
   async ({ world, team }) => {
     const id = await world.store(team, "a.txt", "a");
     const lost = await world.store(team, "lost.txt", "b");
@@ -288,19 +289,26 @@ worldTest(
     await must(world.ask("PUT", `/docs/v1/uploads/${id}/waveform`, { token, json }));
     await world.storeInterrupted(team, "receiving", DAY);
     await env.BUCKET.delete(`${teamId}/${lost}-lost.txt`);
+    const headers = { "Content-Type": "text/vtt" };
+    await must(world.ask("PUT", `/docs/v1/uploads/${id}/transcript`, { token, body: "WEBVTT", headers }));
+    const { key: text = "" } = (await objectBeside(teamId, id, "transcript")) ?? {};
+    await env.BUCKET.delete(text);
     const orphan = id.replace(/^./, "f");
-    for (const key of [`${teamId}/${orphan}-x`, `${teamId}/${orphan}/waveform`, `${teamId}/${orphan}.1`, "foreign"]) {
-      await env.BUCKET.put(key, "x");
-    }
+    const keys = [`${teamId}/${id}/waveform/0`, `${teamId}/${orphan}-x`, `${teamId}/${orphan}/waveform/1`];
+    for (const key of [...keys, `${teamId}/${orphan}.1`, "foreign"]) await env.BUCKET.put(key, "x");
     const young = await reconcile(world, { remove: true });
-    expect(young.files).toEqual([{ _id: lost, teamId, key: `${teamId}/${lost}-lost.txt` }]);
+    expect(young.files).toEqual([
+      { _id: lost, teamId, key: `${teamId}/${lost}-lost.txt` },
+      { _id: id, teamId, key: text },
+    ]);
     expect(young.objects.map(({ key, isRemoved }) => [key, isRemoved])).toEqual([
-      ...["-x", ".1", "/waveform"].map((end) => [`${teamId}/${orphan}${end}`, false]),
+      [`${teamId}/${id}/waveform/0`, false],
+      ...["-x", ".1", "/waveform/1"].map((end) => [`${teamId}/${orphan}${end}`, false]),
       ["foreign", false],
     ]);
     world.aheadMilliseconds += 25 * HOUR;
     const old = await reconcile(world, { remove: true });
-    expect(old.objects.map(({ isRemoved }) => isRemoved)).toEqual([true, true, true, false]);
+    expect(old.objects.map(({ isRemoved }) => isRemoved)).toEqual([true, true, true, true, false]);
     expect((await reconcile(world)).objects.map(({ key }) => key)).toEqual(["foreign"]);
     await env.BUCKET.delete("foreign");
     await expectSound(teamId, { bytesLost: true });

@@ -26,6 +26,14 @@ export async function snapshot(teamId: string) {
   };
 }
 
+/** The current object of a kind beside a file, else one that is left of those before; null if R2 has none. */
+export async function objectBeside(teamId: string, fileId: string, kind: "waveform" | "transcript") {
+  const sql = "select version from file_objects where team_id = ? and file_id = ? and kind = ? and state = 'current'";
+  const version = await DB.prepare(sql).bind(teamId, fileId, kind).first("version");
+  const { objects } = await env.BUCKET.list({ prefix: `${teamId}/${fileId}/${kind}/${version ?? ""}` });
+  return objects[0] ? env.BUCKET.get(objects[0].key) : null;
+}
+
 /** Runs one insert that selects from `n`, the numbers `i` from 1 to `count`, which is parameter ?1. */
 export const insertMany = (count: number, insert: string, ...values: unknown[]) =>
   DB.prepare(`with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1) ${insert}`)

@@ -519,8 +519,6 @@ export interface Row {
   /** JSON: what a file in the trash was, else null. */
   file: string | null;
   hold: string | null;
-  has_waveform: 0 | 1;
-  has_transcript: 0 | 1;
   version: number;
 }
 
@@ -529,11 +527,7 @@ const UNFINISHED_STATES = ["pending", "processing"];
 /** Queries of the rows of a team in `files` and in `removed`, and of its uploads that are not receipts. */
 const fileQueries = (teamId: string): D1PreparedStatement[] => [
   ...["files", "removed"].map((table) =>
-    DB.prepare(
-      `select *, exists (select 1 from waveforms w where w.team_id = ${table}.team_id and file_id = id) as has_waveform,
-         exists (select 1 from transcripts t where t.team_id = ${table}.team_id and file_id = id) as has_transcript
-       from ${table} where team_id = ? order by id`,
-    ).bind(teamId),
+    DB.prepare(`select * from ${table} where team_id = ? order by id`).bind(teamId),
   ),
   DB.prepare(
     `select *, file_id as id, size_bytes as reserved_bytes, null as size_bytes, null as sha256, null as hold
@@ -572,7 +566,8 @@ async function hasUnfinished(teamIds: string[]): Promise<boolean> {
       `select 1 from files where ${teams} and status in ('${UNFINISHED_STATES.join("','")}')
        union all select 1 from removed where ${teams} and hold is null
        union all select 1 from uploads where ${teams}
-       union all select 1 from waveforms where ${teams} and due_at is not null
+       union all select 1 from (select team_id, due_at from measurements union all select team_id, due_at from file_objects)
+         where ${teams} and due_at is not null
        union all select 1 from teams where ${teams.replace("team_id", "id")} and status = 'deleting' limit 1`,
     )
       .bind(...batch)
@@ -598,6 +593,7 @@ async function digestOf(object: R2Object | undefined): Promise<string | undefine
 }
 
 type FileId = { file_id: string };
+type ObjectRow = FileId & { kind: string; version: string; state: string; reserved_bytes: number };
 
 /**
  * Asserts the invariants of a team, which hold at any moment, whatever died. Set `bytesLost` if the test itself removed
@@ -610,10 +606,11 @@ export async function expectSound(
   // List the objects first, because a row is always inserted before its object.
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   const of = (sql: string) => DB.prepare(sql).bind(teamId);
-  const [files, removed, arriving, uploads, parts, [usage], ...eventLog] = (
+  const [files, removed, arriving, uploads, beside, parts, [usage], ...eventLog] = (
     await DB.batch<Record<string, unknown>>([
       ...fileQueries(teamId),
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
+      of("select * from file_objects where team_id = ?"),
       // A part has no team, but its upload has one.
       DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
       of(`select files, bytes, trash_files, trash_bytes, public_bytes,
@@ -621,16 +618,13 @@ export async function expectSound(
         folders - (select count(*) from folders where team_id = teams.id) as extra_folders from teams where id = ?`),
       ...eventLogQueries(teamId),
     ])
-  ).map(({ results }) => results) as [Row[], Row[], Row[], FileId[], object[], object[], ...unknown[][]];
+  ).map(({ results }) => results) as [Row[], Row[], Row[], FileId[], ObjectRow[], object[], object[], ...unknown[][]];
   const rows = rowsIn([files, removed, arriving]);
   expect(parts, "parts without an upload").toEqual([]);
   if (!hasUploads) expect(uploads, "remaining uploads").toEqual([]);
   const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;
-  const besides = rows.flatMap((row) => [
-    ...(row.has_waveform ? [`${teamId}/${row.id}/waveform`] : []),
-    ...(row.has_transcript ? [`${teamId}/${row.id}/transcript`] : []),
-  ]);
-  const keys = new Set([...rows.map(keyOf), ...besides]);
+  const besideKeyOf = ({ file_id, kind, version }: ObjectRow) => `${teamId}/${file_id}/${kind}/${version}`;
+  const keys = new Set([...rows.map(keyOf), ...beside.map(besideKeyOf)]);
   const chunkPrefixes = uploads.map((upload) => `${teamId}/${upload.file_id}.`);
   expect(
     objects.filter(({ key }) => !keys.has(key) && !chunkPrefixes.some((prefix) => key.startsWith(prefix))),
@@ -655,6 +649,13 @@ export async function expectSound(
   for (const row of rows) {
     expect(row.due_at !== null, `whether a file that is ${row.status} is due`).toBe(!hasEnded(row));
     if ((isHidden(row) && row.trashed_at === null) || bytesLost) continue;
+    const own = beside.filter(({ file_id, state }) => file_id === row.id && state !== "replaced");
+    const besideBytes = own.reduce((sum, one) => sum + one.reserved_bytes, 0);
+    expect(row.reserved_bytes, "a file counts with the objects beside it").toBe((row.size_bytes ?? 0) + besideBytes);
+    const stored = objects.map(({ key }) => key);
+    for (const one of own) {
+      if (one.state === "current") expect(stored, "a current object is stored").toContain(besideKeyOf(one));
+    }
     const object = objects.find(({ key }) => key === keyOf(row));
     expect([object?.size, object?.etag], "a listed file, or one in the trash, has its bytes").toEqual([
       row.size_bytes,

@@ -15,8 +15,8 @@ const ORDER = [
   ["uploads"],
   ["accounts"],
   ["waveforms"],
-  ["transcripts"],
   ["trash", "folders", "links"],
+  ["transcripts"],
   ["webhooks"],
   ["upkeep"],
 ];

@@ -1,5 +1,5 @@
 -- deleteFile: DELETE /docs/v1/uploads/{id}
--- 2 round trips, 31 rows read, 4 written
+-- 2 round trips, 27 rows read, 4 written
 
 -- Round trip 1
 
@@ -135,7 +135,7 @@ from files
 where ((files.team_id = ? and files.id = ? and files.hold is null) and files.hold is null)
 on conflict do nothing;
 
--- batch.changes.leaving.files.change.leave: 11 rows read, 1 written
+-- batch.changes.leaving.files.change.leave: 7 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
@@ -233,29 +233,14 @@ where (files.team_id = ? and files.id = ?);
 -- batch.left: 3 rows read
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   CORRELATED SCALAR SUBQUERY 1
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
---   CORRELATED SCALAR SUBQUERY 2
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=?)
 select
   id, team_id, original_name, trashed_at,
-  nullif(
-    max(
-      coalesce(
-        (
-          select waveforms.writing_since
-          from waveforms
-          where waveforms.team_id = removed.team_id and waveforms.file_id = removed.id
-        ), 0
-      ),
-      coalesce(
-        (
-          select transcripts.writing_since
-          from transcripts
-          where transcripts.team_id = removed.team_id and transcripts.file_id = removed.id
-        ), 0
-      )
-    ), 0
-  ) as writingSince
+  (
+    select json_group_array(json_object('kind', kind, 'version', version, 'state', state))
+    from file_objects
+    where file_objects.team_id = removed.team_id and file_objects.file_id = removed.id
+  ) as beside
 from removed
 where (removed.team_id = ? and removed.id = ?);
 

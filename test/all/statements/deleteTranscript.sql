@@ -1,5 +1,5 @@
 -- deleteTranscript: DELETE /docs/v1/uploads/{id}/transcript
--- 3 round trips, 21 rows read, 5 written
+-- 2 round trips, 16 rows read, 6 written
 
 -- Round trip 1
 
@@ -86,81 +86,33 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- check: 3 rows read
---   SEARCH files EXISTS USING PRIMARY KEY (team_id=? AND id=?)
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
---   SCALAR SUBQUERY 1
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
-select
-  exists (
-    select 1
-    from transcripts
-    where
-      (
-        (transcripts.team_id = ? and transcripts.file_id = ?)
-        and transcripts.writing_since > ?
-        and transcripts.version <> ?
-      )
-  )
-from transcripts
-where
-  (
-    (transcripts.team_id = ? and transcripts.file_id = ?)
-    and (transcripts.size_bytes is not null or transcripts.writing_since is not null)
-    and exists (select 1 from files where (files.team_id = ? and files.id = ?))
-  );
-
--- update: 3 rows read, 1 written
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
---   SCALAR SUBQUERY 1
+-- batch.note.change: 3 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 2
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
-update transcripts
-set writing_since = ?, version = ?
-where
-  (
-    (
-      (transcripts.team_id = ? and transcripts.file_id = ?)
-      and (transcripts.size_bytes is not null or transcripts.writing_since is not null)
-      and exists (select 1 from files where (files.team_id = ? and files.id = ?))
-    )
-    and not exists (
-      select 1
-      from transcripts
-      where
-        (
-          (transcripts.team_id = ? and transcripts.file_id = ?)
-          and transcripts.writing_since > ?
-          and transcripts.version <> ?
-        )
-    )
-  );
-
--- Round trip 3
-
--- batch.file.change: 3 rows read, 2 written
---   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
---   SCALAR SUBQUERY 1
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH files EXISTS USING PRIMARY KEY (team_id=? AND id=?)
+--   SEARCH file_objects USING COVERING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 update files
-set reserved_bytes = files.size_bytes + ?, updated_at = ?, version = files.version + 1
+set updated_at = ?, version = files.version + 1
 where
   (
     (files.team_id = ? and files.id = ?)
     and exists (
       select 1
-      from transcripts
+      from file_objects
       where
         (
-          (transcripts.team_id = ? and transcripts.file_id = ?)
-          and transcripts.version = ?
-          and transcripts.writing_since is not null
+          (
+            (file_objects.team_id = ? and file_objects.file_id = ?)
+            and file_objects.kind = ?
+            and file_objects.name = ''
+            and file_objects.state = 'current'
+          )
+          and exists (select 1 from files where (files.team_id = ? and files.id = ?))
         )
     )
   );
 
--- batch.file.event: 4 rows read, 1 written
+-- batch.note.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
@@ -190,40 +142,33 @@ select
 from files
 where ((files.team_id = ? and files.id = ?) and changes() > 0);
 
--- batch.record: 2 rows read, 1 written
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+-- batch.replace: 4 rows read, 4 written
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
-update transcripts
-set
-  language = ?, size_bytes = ?, updated_at = ?,
-  writing_since = iif(
-    exists (select 1 from files where (files.team_id = ? and files.id = ?)),
-    null, writing_since
-  )
-where ((transcripts.team_id = ? and transcripts.file_id = ?) and transcripts.version = ?);
-
--- batch.kept: 2 rows read
---   CO-ROUTINE one
---   SCAN CONSTANT ROW
---   SCAN one
---   SCALAR SUBQUERY 1
---   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
---   SCALAR SUBQUERY 2
---   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
---   SCALAR SUBQUERY 3
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
-select
-  coalesce(
-    (select files.id from files where (files.team_id = ? and files.id = ?)),
+update file_objects
+set state = ?, due_at = ?
+where
+  (
     (
-      select removed.id
-      from removed
-      where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
+      (file_objects.team_id = ? and file_objects.file_id = ?)
+      and file_objects.kind = ?
+      and file_objects.name = ''
+      and file_objects.state = 'current'
     )
-  ) as id,
-  (select version from transcripts where (transcripts.team_id = ? and transcripts.file_id = ?)) as version
-from (select 1) one;
+    and exists (select 1 from files where (files.team_id = ? and files.id = ?))
+  );
+
+-- batch.ended: 1 row read
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=?)
+select version, due_at
+from file_objects
+where
+  (
+    (file_objects.team_id = ? and file_objects.file_id = ?)
+    and file_objects.kind = ?
+    and (file_objects.state = ? and file_objects.updated_at is not null)
+  );
 
 -- followers.1: 0 rows read
 --   SEARCH followers USING PRIMARY KEY (team_id=?)

@@ -159,29 +159,14 @@ where (files.team_id = ? and files.id = ?);
 -- batch.left: 1 row read
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   CORRELATED SCALAR SUBQUERY 1
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
---   CORRELATED SCALAR SUBQUERY 2
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=?)
 select
   id, team_id, original_name, trashed_at,
-  nullif(
-    max(
-      coalesce(
-        (
-          select waveforms.writing_since
-          from waveforms
-          where waveforms.team_id = removed.team_id and waveforms.file_id = removed.id
-        ), 0
-      ),
-      coalesce(
-        (
-          select transcripts.writing_since
-          from transcripts
-          where transcripts.team_id = removed.team_id and transcripts.file_id = removed.id
-        ), 0
-      )
-    ), 0
-  ) as writingSince
+  (
+    select json_group_array(json_object('kind', kind, 'version', version, 'state', state))
+    from file_objects
+    where file_objects.team_id = removed.team_id and file_objects.file_id = removed.id
+  ) as beside
 from removed
 where (removed.team_id = ? and removed.id = ?);
 

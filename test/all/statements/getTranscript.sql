@@ -33,20 +33,19 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 -- rows: 2 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   CORRELATED SCALAR SUBQUERY 1
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 select
   id, team_id,
   (
     select
-      iif(
-        transcripts.size_bytes is null, null,
-        json_object(
-          'language', transcripts.language, 'sizeBytes', transcripts.size_bytes, 'updatedAt',
-          transcripts.updated_at, 'version', iif(transcripts.writing_since is null, transcripts.version, null)
-        )
-      )
-    from transcripts
-    where transcripts.team_id = files.team_id and transcripts.file_id = files.id
+      json_object('version', version, 'language', language, 'reservedBytes', reserved_bytes, 'updatedAt', updated_at)
+    from file_objects
+    where
+      file_objects.team_id = files.team_id
+      and file_objects.file_id = files.id
+      and file_objects.kind = ?
+      and file_objects.name = ''
+      and file_objects.state = 'current'
   ) as json
 from files
 where (files.team_id = ? and files.id = ?);

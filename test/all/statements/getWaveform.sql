@@ -33,13 +33,19 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 -- rows: 2 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   CORRELATED SCALAR SUBQUERY 1
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 select
   id, team_id,
   (
-    select waveforms.peaks is not null
-    from waveforms
-    where waveforms.team_id = files.team_id and waveforms.file_id = files.id
-  ) is 1 as hasWaveform
+    select
+      json_object('version', version, 'language', language, 'reservedBytes', reserved_bytes, 'updatedAt', updated_at)
+    from file_objects
+    where
+      file_objects.team_id = files.team_id
+      and file_objects.file_id = files.id
+      and file_objects.kind = ?
+      and file_objects.name = ''
+      and file_objects.state = 'current'
+  ) as json
 from files
 where (files.team_id = ? and files.id = ?);

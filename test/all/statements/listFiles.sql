@@ -33,16 +33,21 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 -- rows: 1 row read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id<?)
 --   CORRELATED SCALAR SUBQUERY 1
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 select
   files.id as id, files.team_id as teamId, files.original_name as originalName,
   files.id || '-' || files.original_name as filename, coalesce(files.name, files.original_name) as name,
   files.name_key as nameKey, files.folder as folder, files.reference as reference,
   files.delete_after as deleteAfter, files.tags as tags,
   (
-    select waveforms.peaks
-    from waveforms
-    where waveforms.team_id = files.team_id and waveforms.file_id = files.id
+    select file_objects.preview
+    from file_objects
+    where
+      file_objects.team_id = files.team_id
+      and file_objects.file_id = files.id
+      and file_objects.kind = ?
+      and file_objects.name = ''
+      and file_objects.state = 'current'
   ) as peaks, substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
   substr(json_extract(files.audio, '$.tags.artist'), 1, ?) as artist,
   files.file_type as fileType, files.status as status, files.size_bytes as sizeBytes,

@@ -8,9 +8,9 @@
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 --   CORRELATED SCALAR SUBQUERY 2
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 select
   links.id as link_id, links.name, links.disposition, links.expires_at, links.start_seconds,
   links.end_seconds, files.id, files.team_id, files.original_name,
@@ -20,21 +20,32 @@ select
   json_extract(files.audio, '$.tags.title') as title,
   json_extract(files.audio, '$.tags.artist') as artist,
   (
-    select waveforms.peaks is not null
-    from waveforms
-    where waveforms.team_id = files.team_id and waveforms.file_id = files.id
-  ) is 1 as hasWaveform,
+    select
+      json_object(
+        'version', file_objects.version, 'language', file_objects.language, 'reservedBytes',
+        file_objects.reserved_bytes, 'updatedAt', file_objects.updated_at
+      )
+    from file_objects
+    where
+      file_objects.team_id = files.team_id
+      and file_objects.file_id = files.id
+      and file_objects.kind = ?
+      and file_objects.name = ''
+      and file_objects.state = 'current'
+  ) as waveform,
   (
     select
-      iif(
-        transcripts.size_bytes is null, null,
-        json_object(
-          'language', transcripts.language, 'sizeBytes', transcripts.size_bytes, 'updatedAt',
-          transcripts.updated_at, 'version', iif(transcripts.writing_since is null, transcripts.version, null)
-        )
+      json_object(
+        'version', file_objects.version, 'language', file_objects.language, 'reservedBytes',
+        file_objects.reserved_bytes, 'updatedAt', file_objects.updated_at
       )
-    from transcripts
-    where transcripts.team_id = files.team_id and transcripts.file_id = files.id
+    from file_objects
+    where
+      file_objects.team_id = files.team_id
+      and file_objects.file_id = files.id
+      and file_objects.kind = ?
+      and file_objects.name = ''
+      and file_objects.state = 'current'
   ) as transcript, team_name
 from
   links

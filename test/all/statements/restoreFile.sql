@@ -173,7 +173,7 @@ where (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null
 -- batch.listed: 2 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   CORRELATED SCALAR SUBQUERY 1
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 --   SCALAR SUBQUERY 3
 --   CO-ROUTINE examined
 --   SEARCH files USING INDEX files_unprocessed (team_id=?)
@@ -182,9 +182,14 @@ select
   id, team_id, original_name, id || '-' || original_name as filename, coalesce(name, original_name) as name,
   name_key, folder, reference, delete_after, tags,
   (
-    select waveforms.peaks
-    from waveforms
-    where waveforms.team_id = files.team_id and waveforms.file_id = files.id
+    select preview
+    from file_objects
+    where
+      file_objects.team_id = files.team_id
+      and file_objects.file_id = files.id
+      and file_objects.kind = ?
+      and file_objects.name = ''
+      and file_objects.state = 'current'
   ) as peaks, substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
   substr(json_extract(files.audio, '$.tags.artist'), 1, ?) as artist,
   file_type, status, size_bytes, mime_type, json_extract(audio, '$.durationSeconds') as durationSeconds,
@@ -205,29 +210,14 @@ where (files.team_id = ? and files.id = ?);
 -- batch.left: 0 rows read
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   CORRELATED SCALAR SUBQUERY 1
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
---   CORRELATED SCALAR SUBQUERY 2
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=?)
 select
   id, team_id, original_name, trashed_at,
-  nullif(
-    max(
-      coalesce(
-        (
-          select waveforms.writing_since
-          from waveforms
-          where waveforms.team_id = removed.team_id and waveforms.file_id = removed.id
-        ), 0
-      ),
-      coalesce(
-        (
-          select transcripts.writing_since
-          from transcripts
-          where transcripts.team_id = removed.team_id and transcripts.file_id = removed.id
-        ), 0
-      )
-    ), 0
-  ) as writingSince
+  (
+    select json_group_array(json_object('kind', kind, 'version', version, 'state', state))
+    from file_objects
+    where file_objects.team_id = removed.team_id and file_objects.file_id = removed.id
+  ) as beside
 from removed
 where (removed.team_id = ? and removed.id = ?);
 

@@ -1,5 +1,5 @@
 -- setTranscript: PUT /docs/v1/uploads/{id}/transcript
--- 3 round trips, 19 rows read, 4 written
+-- 3 round trips, 28 rows read, 12 written
 
 -- Round trip 1
 
@@ -89,129 +89,208 @@ from
 -- check: 2 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
+--   CORRELATED SCALAR SUBQUERY 4
 --   SEARCH teams USING PRIMARY KEY (id=?)
+--   SCALAR SUBQUERY 3
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 select
   case
-    when exists (
+    when ? > coalesce(
+      (
+        select file_objects.reserved_bytes
+        from file_objects
+        where
+          (
+            (file_objects.team_id = ? and file_objects.file_id = ?)
+            and file_objects.kind = ?
+            and file_objects.name = ''
+            and file_objects.state = 'current'
+          )
+      ), 0
+    )
+    and not exists (
       select 1
-      from transcripts
-      where
-        (
-          (transcripts.team_id = ? and transcripts.file_id = ?)
-          and transcripts.writing_since > ?
-          and transcripts.version <> ?
-        )
-    ) then ?
-    when max(files.reserved_bytes, files.size_bytes + ?) > files.reserved_bytes
+      from file_objects
+      where ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+    )
     and exists (
       select 1
       from teams
       where
         (
           teams.id = files.team_id
-          and teams.bytes - files.reserved_bytes + max(files.reserved_bytes, files.size_bytes + ?) > coalesce(teams.max_bytes, ?)
+          and teams.bytes + ? - coalesce(
+            (
+              select file_objects.reserved_bytes
+              from file_objects
+              where
+                (
+                  (file_objects.team_id = ? and file_objects.file_id = ?)
+                  and file_objects.kind = ?
+                  and file_objects.name = ''
+                  and file_objects.state = 'current'
+                )
+            ), 0
+          ) > coalesce(teams.max_bytes, ?)
         )
     ) then ?
   end
 from files
 where (files.team_id = ? and files.id = ?);
 
--- reserve: 1 row read
+-- insert: 5 rows read, 4 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
---   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
+--   CORRELATED SCALAR SUBQUERY 4
 --   SEARCH teams USING PRIMARY KEY (id=?)
-update files
-set reserved_bytes = max(files.reserved_bytes, files.size_bytes + ?)
-where
-  (files.team_id = ? and files.id = ?)
-  and case
-    when exists (
-      select 1
-      from transcripts
-      where
-        (
-          (transcripts.team_id = ? and transcripts.file_id = ?)
-          and transcripts.writing_since > ?
-          and transcripts.version <> ?
-        )
-    ) then ?
-    when max(files.reserved_bytes, files.size_bytes + ?) > files.reserved_bytes
-    and exists (
-      select 1
-      from teams
-      where
-        (
-          teams.id = files.team_id
-          and teams.bytes - files.reserved_bytes + max(files.reserved_bytes, files.size_bytes + ?) > coalesce(teams.max_bytes, ?)
-        )
-    ) then ?
-  end is null
-  and max(files.reserved_bytes, files.size_bytes + ?) > files.reserved_bytes;
-
--- insert: 3 rows read, 1 written
---   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
---   SCALAR SUBQUERY 1
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
---   CORRELATED SCALAR SUBQUERY 2
---   SEARCH teams USING PRIMARY KEY (id=?)
-insert into transcripts (team_id, file_id, language, size_bytes, updated_at, writing_since, version)
-select files.team_id, files.id, null, null, null, ?, ?
+--   SCALAR SUBQUERY 3
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
+insert into
+  file_objects (
+    team_id, file_id, version, kind, name, state, due_at, updated_at, reserved_bytes, is_provisional,
+    language, preview
+  )
+select files.team_id, files.id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 from files
 where
   (files.team_id = ? and files.id = ?)
   and case
-    when exists (
+    when ? > coalesce(
+      (
+        select file_objects.reserved_bytes
+        from file_objects
+        where
+          (
+            (file_objects.team_id = ? and file_objects.file_id = ?)
+            and file_objects.kind = ?
+            and file_objects.name = ''
+            and file_objects.state = 'current'
+          )
+      ), 0
+    )
+    and not exists (
       select 1
-      from transcripts
-      where
-        (
-          (transcripts.team_id = ? and transcripts.file_id = ?)
-          and transcripts.writing_since > ?
-          and transcripts.version <> ?
-        )
-    ) then ?
-    when max(files.reserved_bytes, files.size_bytes + ?) > files.reserved_bytes
+      from file_objects
+      where ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+    )
     and exists (
       select 1
       from teams
       where
         (
           teams.id = files.team_id
-          and teams.bytes - files.reserved_bytes + max(files.reserved_bytes, files.size_bytes + ?) > coalesce(teams.max_bytes, ?)
+          and teams.bytes + ? - coalesce(
+            (
+              select file_objects.reserved_bytes
+              from file_objects
+              where
+                (
+                  (file_objects.team_id = ? and file_objects.file_id = ?)
+                  and file_objects.kind = ?
+                  and file_objects.name = ''
+                  and file_objects.state = 'current'
+                )
+            ), 0
+          ) > coalesce(teams.max_bytes, ?)
         )
     ) then ?
   end is null
-on conflict (transcripts.team_id, transcripts.file_id) do update
-set writing_since = ?, version = ?;
+on conflict do nothing;
 
 -- Round trip 3
 
--- batch.file.change: 2 rows read, 1 written
---   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+-- batch.replace: 5 rows read, 4 written
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
+--   SCALAR SUBQUERY 3
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
 --   SCALAR SUBQUERY 1
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+update file_objects
+set state = ?, due_at = ?
+where
+  (
+    (
+      (file_objects.team_id = ? and file_objects.file_id = ?)
+      and file_objects.kind = ?
+      and file_objects.name = ''
+      and file_objects.state = 'current'
+    )
+    and true
+    and exists (
+      select 1
+      from file_objects
+      where
+        (
+          ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+          and file_objects.state = ?
+          and (
+            exists (select 1 from files where (files.team_id = ? and files.id = ?))
+            or exists (
+              select 1
+              from removed
+              where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
+            )
+          )
+        )
+    )
+  );
+
+-- batch.note.change: 3 rows read, 1 written
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 4
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 3
+--   SEARCH file_objects USING COVERING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 update files
-set reserved_bytes = files.size_bytes + ?, updated_at = ?, version = files.version + 1
+set updated_at = ?, version = files.version + 1
 where
   (
     (files.team_id = ? and files.id = ?)
     and exists (
       select 1
-      from transcripts
+      from file_objects
       where
         (
-          (transcripts.team_id = ? and transcripts.file_id = ?)
-          and transcripts.version = ?
-          and transcripts.writing_since is not null
+          (
+            ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+            and file_objects.state = ?
+            and (
+              exists (select 1 from files where (files.team_id = ? and files.id = ?))
+              or exists (
+                select 1
+                from removed
+                where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
+              )
+            )
+          )
+          and not exists (
+            select 1
+            from file_objects
+            where
+              (
+                (file_objects.team_id = ? and file_objects.file_id = ?)
+                and file_objects.kind = ?
+                and file_objects.name = ''
+                and file_objects.state = 'current'
+              )
+          )
         )
     )
   );
 
--- batch.file.event: 4 rows read, 1 written
+-- batch.note.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
@@ -241,32 +320,78 @@ select
 from files
 where ((files.team_id = ? and files.id = ?) and changes() > 0);
 
--- batch.record: 1 row read, 1 written
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
-update transcripts
-set language = ?, size_bytes = ?, updated_at = ?, writing_since = null
-where ((transcripts.team_id = ? and transcripts.file_id = ?) and transcripts.version = ?);
-
--- batch.kept: 2 rows read
---   CO-ROUTINE one
---   SCAN CONSTANT ROW
---   SCAN one
+-- batch.finished: 2 rows read, 2 written
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 3
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
-select
-  coalesce(
-    (select files.id from files where (files.team_id = ? and files.id = ?)),
+--   SEARCH file_objects USING COVERING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
+update file_objects
+set state = ?, due_at = ?, updated_at = ?
+where
+  (
     (
-      select removed.id
+      ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+      and file_objects.state = ?
+      and (
+        exists (select 1 from files where (files.team_id = ? and files.id = ?))
+        or exists (
+          select 1
+          from removed
+          where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
+        )
+      )
+    )
+    and not exists (
+      select 1
+      from file_objects
+      where
+        (
+          (file_objects.team_id = ? and file_objects.file_id = ?)
+          and file_objects.kind = ?
+          and file_objects.name = ''
+          and file_objects.state = 'current'
+        )
+    )
+  );
+
+-- batch.end: 3 rows read
+--   CO-ROUTINE one
+--   SCAN CONSTANT ROW
+--   SCAN one
+--   SCALAR SUBQUERY 1
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
+--   SCALAR SUBQUERY 3
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 4
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+select
+  (
+    select updated_at
+    from file_objects
+    where ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+  ) as updated,
+  not exists (
+    select 1
+    from file_objects
+    where
+      (
+        ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+        and file_objects.state = ?
+      )
+  ) as abandoned,
+  (
+    exists (select 1 from files where (files.team_id = ? and files.id = ?))
+    or exists (
+      select 1
       from removed
       where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
     )
-  ) as id,
-  (select version from transcripts where (transcripts.team_id = ? and transcripts.file_id = ?)) as version
+  ) as there
 from (select 1) one;
 
 -- followers.1: 0 rows read

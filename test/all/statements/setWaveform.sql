@@ -1,5 +1,5 @@
 -- setWaveform: PUT /docs/v1/uploads/{id}/waveform
--- 3 round trips, 16 rows read, 4 written
+-- 3 round trips, 22 rows read, 8 written
 
 -- Round trip 1
 
@@ -86,31 +86,108 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- the only query: 3 rows read, 1 written
+-- check: 1 row read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
-insert into waveforms (team_id, file_id, peaks, writing_since, attempts, due_at)
-select files.team_id, files.id, null, ?, 0, null
+select null
 from files
-where (files.team_id = ? and files.id = ?)
-on conflict (waveforms.team_id, waveforms.file_id) do update
-set writing_since = ?
-returning file_id;
+where (files.team_id = ? and files.id = ?);
+
+-- insert: 2 rows read, 2 written
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+insert into
+  file_objects (
+    team_id, file_id, version, kind, name, state, due_at, updated_at, reserved_bytes, is_provisional,
+    language, preview
+  )
+select files.team_id, files.id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+from files
+where (files.team_id = ? and files.id = ?) and null is null
+on conflict do nothing;
 
 -- Round trip 3
 
--- batch.note.change: 2 rows read, 1 written
---   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+-- batch.replace: 3 rows read, 2 written
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
+--   SCALAR SUBQUERY 3
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
 --   SCALAR SUBQUERY 1
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+update file_objects
+set state = ?, due_at = ?
+where
+  (
+    (
+      (file_objects.team_id = ? and file_objects.file_id = ?)
+      and file_objects.kind = ?
+      and file_objects.name = ''
+      and file_objects.state = 'current'
+    )
+    and true
+    and exists (
+      select 1
+      from file_objects
+      where
+        (
+          ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+          and file_objects.state = ?
+          and (
+            exists (select 1 from files where (files.team_id = ? and files.id = ?))
+            or exists (
+              select 1
+              from removed
+              where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
+            )
+          )
+        )
+    )
+  );
+
+-- batch.note.change: 3 rows read, 1 written
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 4
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 3
+--   SEARCH file_objects USING COVERING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 update files
 set updated_at = ?, version = files.version + 1
 where
   (
     (files.team_id = ? and files.id = ?)
     and exists (
-      select team_id, file_id, peaks, writing_since, attempts, due_at
-      from waveforms
-      where ((waveforms.team_id = ? and waveforms.file_id = ?) and waveforms.writing_since = ?)
+      select 1
+      from file_objects
+      where
+        (
+          (
+            ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+            and file_objects.state = ?
+            and (
+              exists (select 1 from files where (files.team_id = ? and files.id = ?))
+              or exists (
+                select 1
+                from removed
+                where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
+              )
+            )
+          )
+          and not exists (
+            select 1
+            from file_objects
+            where
+              (
+                (file_objects.team_id = ? and file_objects.file_id = ?)
+                and file_objects.kind = ?
+                and file_objects.name = ''
+                and file_objects.state = 'current'
+              )
+          )
+        )
     )
   );
 
@@ -144,30 +221,78 @@ select
 from files
 where ((files.team_id = ? and files.id = ?) and changes() > 0);
 
--- batch.finish: 2 rows read, 1 written
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
-update waveforms
-set peaks = ?, writing_since = nullif(waveforms.writing_since, ?), attempts = ?, due_at = ?
-where (waveforms.team_id = ? and waveforms.file_id = ?)
-returning file_id;
-
--- batch.kept: 1 row read
---   CO-ROUTINE one
---   SCAN CONSTANT ROW
---   SCAN one
+-- batch.finished: 2 rows read, 2 written
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
-select
-  coalesce(
-    (select files.id from files where (files.team_id = ? and files.id = ?)),
+--   SCALAR SUBQUERY 3
+--   SEARCH file_objects USING COVERING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
+update file_objects
+set state = ?, due_at = ?, updated_at = ?
+where
+  (
     (
-      select removed.id
+      ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+      and file_objects.state = ?
+      and (
+        exists (select 1 from files where (files.team_id = ? and files.id = ?))
+        or exists (
+          select 1
+          from removed
+          where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
+        )
+      )
+    )
+    and not exists (
+      select 1
+      from file_objects
+      where
+        (
+          (file_objects.team_id = ? and file_objects.file_id = ?)
+          and file_objects.kind = ?
+          and file_objects.name = ''
+          and file_objects.state = 'current'
+        )
+    )
+  );
+
+-- batch.end: 3 rows read
+--   CO-ROUTINE one
+--   SCAN CONSTANT ROW
+--   SCAN one
+--   SCALAR SUBQUERY 1
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
+--   SCALAR SUBQUERY 3
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 4
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+select
+  (
+    select updated_at
+    from file_objects
+    where ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+  ) as updated,
+  not exists (
+    select 1
+    from file_objects
+    where
+      (
+        ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+        and file_objects.state = ?
+      )
+  ) as abandoned,
+  (
+    exists (select 1 from files where (files.team_id = ? and files.id = ?))
+    or exists (
+      select 1
       from removed
       where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
     )
-  ) as id
+  ) as there
 from (select 1) one;
 
 -- followers.1: 0 rows read

@@ -33,14 +33,19 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 -- rows: 1 row read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   CORRELATED SCALAR SUBQUERY 1
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SEARCH file_objects USING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 select
   id, team_id, original_name, id || '-' || original_name as filename, coalesce(name, original_name) as name,
   name_key, folder, reference, delete_after, tags,
   (
-    select waveforms.peaks
-    from waveforms
-    where waveforms.team_id = files.team_id and waveforms.file_id = files.id
+    select preview
+    from file_objects
+    where
+      file_objects.team_id = files.team_id
+      and file_objects.file_id = files.id
+      and file_objects.kind = ?
+      and file_objects.name = ''
+      and file_objects.state = 'current'
   ) as peaks, substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
   substr(json_extract(files.audio, '$.tags.artist'), 1, ?) as artist,
   file_type, status, size_bytes, mime_type, json_extract(audio, '$.durationSeconds') as durationSeconds,

@@ -104,7 +104,7 @@ export async function startServer() {
 
     /** The files of a team that have a waveform. */
     async countMeasured({ teamId }: Team): Promise<number> {
-      const measured = "select count(*) as count from waveforms where team_id = ? and peaks is not null";
+      const measured = "select count(*) as count from file_objects where team_id = ? and preview is not null";
       return Number((await query(DB, measured, teamId))[0]?.count);
     },
 

@@ -194,8 +194,8 @@ function insertArchive(server: Server): void {
       hex(zeroblob(32)), 'x', 'audio/mpeg', 'audio file', json_object('durationSeconds', ${of("seconds")}),
       ${of("createdAt")}, ${of("createdAt")}, ${of("createdAt")}, 2
     from json_each(?)`;
-  const waveforms = `insert or ignore into waveforms (team_id, file_id, peaks)
-    select ?, ${of("id")}, unhex(${of("peaks")}) from json_each(?)`;
+  const waveforms = `insert or ignore into file_objects (team_id, file_id, version, kind, state, updated_at, reserved_bytes, preview)
+    select ?, ${of("id")}, '0', 'waveform', 'current', ${of("createdAt")}, 0, unhex(${of("peaks")}) from json_each(?)`;
   const { teamId } = server;
   const rows = JSON.stringify(archive);
   inDatabase(server, (database) => {

@@ -53,8 +53,8 @@ const CAPABILITIES: Record<string, Capability> = {
     tests: /transcript/i,
   },
   waveforms: {
-    paths: ["src/waveforms"],
-    words: /waveform|\bpeaks?\b|measur/i,
+    paths: ["src/waveforms", "src/audio/decoders"],
+    words: /waveform|\bpeaks?\b|measurement|measurable/i,
     names: /waveform/i,
     tests: /waveform|peaks|measur/i,
   },
