@@ -1,22 +1,22 @@
+import type { RecordingProperties } from "./element-saved.ts";
 import { create, createButton } from "./element-view.ts";
 
-/** The parts of its element that the recorder needs. */
+/* The recorder of an upload element, which the browser loads with the first recording. */
+
+/** What the recorder needs of its element. */
 interface Host {
   text(name: string): string;
   announce(name: string): void;
-  onChange(): void;
+  /** Shows a message by its name, or none, and the new state. */
+  show(message: string): void;
+  /** Focuses the button for the next step. */
+  focus(): void;
   /** Called every few seconds with the latest part of a recording, and the properties of the whole file. */
   onPart(key: string, properties: RecordingProperties, part: Blob): void;
   /** Called with a recording that the user sends. */
   onSend(take: Take): void;
   /** Called with the key of a recording that the user cancels. */
   onDiscard(key: string): void;
-  onError(code: string, error: unknown): void;
-}
-
-export interface RecordingProperties {
-  name: string;
-  type: string;
 }
 
 /** A finished recording. */
@@ -45,8 +45,6 @@ const PART_MILLISECONDS = 10_000;
 const METER_MILLISECONDS = 100;
 /** Browsers record one of these types, and name no extension. */
 const EXTENSIONS: Record<string, string> = { "audio/webm": "webm", "audio/ogg": "ogg", "audio/mp4": "m4a" };
-
-const canRecord = () => globalThis.MediaRecorder !== undefined && navigator.mediaDevices?.getUserMedia !== undefined;
 
 /** Asks for the microphone, and starts to record. @throws DOMException if there is none, or if the user denies it */
 async function startRecording(onPart: Host["onPart"]): Promise<Recording> {
@@ -107,32 +105,28 @@ function record(stream: MediaStream, release: () => void, onPart: Host["onPart"]
   };
 }
 
-/** The button Record, which gives way to time and level with Stop, and then to the playback with Send. */
+/** Time and level with Stop, and then the playback with Send. */
 export class Recorder {
+  /** Somebody returns to an interrupted interview. */
+  readonly keptDays = 30;
   readonly #host: Host;
   readonly #time = create("span", "time");
   readonly #level = create("meter", "level");
   readonly #audio = create("audio", "audio");
-  readonly #start = createButton("record", () => this.#record());
   readonly #stop = createButton("stop", () => this.#recording?.stop());
   readonly #send = createButton("send", () => this.#sendTake());
   readonly #discardRecording = createButton("cancel", () => this.discard());
   readonly #discardTake = createButton("cancel", () => this.discard());
   readonly #recorder = create("div", "recorder", this.#time, this.#level, this.#stop, this.#discardRecording);
   readonly #playback = create("div", "playback", this.#audio, this.#send, this.#discardTake);
-  readonly #message = create("p", "message");
-  /** In the order in which they are shown. */
-  readonly elements = [this.#start, this.#recorder, this.#playback, this.#message];
+  readonly element = create("div", "recording", this.#recorder, this.#playback);
   #recording: Recording | undefined;
   /** The recordings that are neither sent nor discarded. The first one is shown. */
   readonly #takes: Take[] = [];
   #timer: ReturnType<typeof setInterval> | undefined;
-  /** Whether the browser is asking for the microphone. */
-  #isAsking = false;
 
   constructor(host: Host) {
     this.#host = host;
-    this.#message.role = "alert";
     this.#time.role = "timer";
     this.#audio.controls = true;
     // A policy of the page without `media-src blob:` forbids the playback.
@@ -145,29 +139,38 @@ export class Recorder {
     return this.#takes.length > 0 ? "recorded" : undefined;
   }
 
-  focus(): void {
-    this.#start.focus();
+  /** The button for the next step. Undefined without a recording. */
+  get button(): HTMLButtonElement | undefined {
+    return { recording: this.#stop, recorded: this.#send, none: undefined }[this.state ?? "none"];
   }
 
-  update(isShown: boolean, isDisabled: boolean): void {
-    this.#start.hidden = !isShown || !canRecord() || this.state !== undefined;
+  update(isDisabled: boolean): void {
     this.#recorder.hidden = !this.#recording;
     this.#playback.hidden = this.state !== "recorded";
-    this.#message.hidden = this.#message.textContent === "";
-    for (const button of [this.#start, this.#stop, this.#send, this.#discardRecording, this.#discardTake]) {
+    for (const button of [this.#stop, this.#send, this.#discardRecording, this.#discardTake]) {
       button.textContent = this.#host.text(button.part.item(1) ?? "");
-      button.disabled = isDisabled || this.#isAsking;
+      button.disabled = isDisabled;
     }
     this.#level.ariaLabel = this.#host.text("level");
     this.#audio.ariaLabel = this.#host.text("playback");
+  }
+
+  /** Records until the user or the browser stops it. @throws DOMException if there is no microphone, or the user denies it */
+  async start(): Promise<void> {
+    // The last part of a discarded recording still arrives.
+    const recording = await startRecording((key, ...part) => {
+      if (key === this.#recording?.key) this.#host.onPart(key, ...part);
+    });
+    if (!this.element.isConnected) return recording.stop();
+    this.#recording = recording;
+    void this.#follow(recording);
   }
 
   /** Offers a recording of an earlier visit. */
   offer(take: Take): void {
     if (this.#takes.some(({ key }) => key === take.key)) return;
     this.#takes.push(take);
-    this.#message.textContent = this.#host.text("recovered");
-    this.#show();
+    this.#show("recovered");
   }
 
   /** Ends the recording, or takes away the shown one, and deletes it. */
@@ -187,62 +190,28 @@ export class Recorder {
   forget(): void {
     this.#end();
     this.#takes.length = 0;
-    this.#message.textContent = "";
     this.#show();
   }
 
   /** Ends the shown recording, and shows the next one, or the button Record. @returns the ended recording */
   #leave(): Take | undefined {
     const recording = this.#recording;
-    const hasFocus = this.elements.some((element) => element.contains(this.#focused));
+    const hasFocus = this.element.matches(":focus-within");
     this.#end();
     recording?.stop();
     const take = recording ? undefined : this.#takes.shift();
-    this.#message.textContent = "";
     this.#show();
-    if (hasFocus) (this.#takes.length > 0 ? this.#send : this.#start).focus();
+    if (hasFocus) this.#host.focus();
     return take;
   }
 
-  #show(): void {
+  #show(message = ""): void {
     const [take] = this.#recording ? [] : this.#takes;
     URL.revokeObjectURL(this.#audio.src);
     this.#audio.hidden = false;
     if (take) this.#audio.src = URL.createObjectURL(take.file);
     else this.#audio.removeAttribute("src");
-    this.#host.onChange();
-  }
-
-  get #focused(): Element | null {
-    const root = this.#start.getRootNode();
-    return root instanceof ShadowRoot ? root.activeElement : null;
-  }
-
-  async #record(): Promise<void> {
-    const hasFocus = this.#focused === this.#start;
-    this.#message.textContent = "";
-    this.#isAsking = true;
-    this.#host.onChange();
-    try {
-      // The last part of a discarded recording still arrives.
-      const recording = await startRecording((key, ...part) => {
-        if (key === this.#recording?.key) this.#host.onPart(key, ...part);
-      });
-      if (!this.#start.isConnected) return recording.stop();
-      this.#recording = recording;
-    } catch (error) {
-      const isDenied = error instanceof DOMException && ["NotAllowedError", "SecurityError"].includes(error.name);
-      const code = isDenied ? "microphone_denied" : "microphone_missing";
-      this.#message.textContent = this.#host.text(code);
-      return this.#host.onError(code, error);
-    } finally {
-      this.#isAsking = false;
-      this.#host.onChange();
-      // A disabled button loses the focus.
-      if (hasFocus) this.focus();
-    }
-    if (hasFocus) this.#stop.focus();
-    await this.#follow(this.#recording);
+    this.#host.show(message);
   }
 
   /** Shows time and level until the recording stops, and then its playback. */
@@ -258,7 +227,7 @@ export class Recorder {
     const take = await file;
     // It was discarded.
     if (this.#recording?.key !== key) return;
-    const isStopFocused = this.#focused === this.#stop;
+    const isStopFocused = this.#stop.matches(":focus");
     this.#end();
     this.#takes.unshift({ key, file: take });
     this.#show();

@@ -32,6 +32,7 @@ export const TEXTS = {
   announceRecorded: "Recording stopped. Send or cancel it.",
 
   required: "Choose a file.",
+  requiredRecording: "Record something, then send it.",
   busy: "Wait until all files are uploaded.",
   unresolved: "Retry or cancel the files that couldn't be uploaded.",
   unsent: "Send or cancel your recording.",
@@ -66,19 +67,26 @@ export type UploadTexts = typeof TEXTS & Record<string, string>;
 export const STYLES = `
 :host { display: block; }
 :host([hidden]), [hidden] { display: none !important; }
-:host([data-dragging]) { outline: 2px dashed; outline-offset: 4px; }
-[part=panel] { visibility: visible; pointer-events: auto; cursor: auto; user-select: auto; text-align: start; line-height: 1.4;
+[part=panel] { --line: color-mix(in srgb, currentColor 35%, transparent); --tint: color-mix(in srgb, currentColor 8%, transparent);
+  visibility: visible; pointer-events: auto; cursor: auto; user-select: auto; text-align: start; line-height: 1.4;
   letter-spacing: normal; word-spacing: normal; text-indent: 0; text-transform: none; text-shadow: none; white-space: normal; }
-[part=chooser] { display: inline-flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 0 8px 8px 0; }
-@media not (pointer: fine) { [part=drop] { display: none; } }
+[part=chooser] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 0 0 8px; padding: 12px;
+  border: 1px dashed var(--line); border-radius: 8px; }
+:host([data-dragging]) [part=chooser] { border-style: solid; background: var(--tint); }
+@media not (pointer: fine) { [part=chooser] { border: 0; padding: 0; } [part=drop] { display: none; } }
 [part=list] { list-style: none; margin: 0; padding: 0; }
 [part~=item], [part=recorder], [part=playback] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 8px 0; }
 [part=name] { flex: 1 1 10em; overflow-wrap: anywhere; }
-[part=progress] { flex: 2 1 8em; min-width: 4em; }
-[part=status], [part=time] { font-variant-numeric: tabular-nums; }
+[part=progress] { flex: 2 1 8em; min-width: 4em; accent-color: currentColor; }
+[part=status], [part=time] { font-size: 0.875em; font-variant-numeric: tabular-nums; }
+[part=level] { flex: 1 1 6em; max-width: 16em; min-width: 4em; height: 8px; border-radius: 4px; }
 [part=audio] { flex: 1 1 14em; min-width: 0; max-width: 100%; }
 [part=message] { margin: 8px 0; }
-[part~=button] { font: inherit; min-width: 44px; min-height: 32px; }
+[part~=button] { font: inherit; color: inherit; background: none; border: 1px solid var(--line); border-radius: 6px;
+  padding: 2px 12px; min-width: 44px; min-height: 32px; cursor: pointer; }
+[part~=button]:hover:enabled { background: var(--tint); }
+[part~=button]:disabled { opacity: 0.5; cursor: auto; }
+[part~=item] [part~=button] { font-size: 0.875em; border-color: transparent; padding: 0 8px; min-height: 24px; text-decoration: underline; }
 [role=status] { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 `;
 
@@ -95,4 +103,23 @@ export function createButton(name: string, onClick: () => unknown): HTMLButtonEl
   button.type = "button";
   button.addEventListener("click", onClick);
   return button;
+}
+
+/** Messages that stay in the page, so that a screen reader also reads one that others follow at once. */
+const MAX_MESSAGES = 20;
+
+/** Tells screen readers what happens. A message does not replace the one before, which may not have been read yet. */
+export class Announcer {
+  readonly element = create("div", "announcement");
+
+  constructor() {
+    this.element.role = "status";
+    // Only what is new is read.
+    this.element.ariaAtomic = "false";
+  }
+
+  announce(message: string): void {
+    this.element.append(Object.assign(document.createElement("p"), { textContent: message }));
+    while (this.element.childElementCount > MAX_MESSAGES) this.element.firstElementChild?.remove();
+  }
 }

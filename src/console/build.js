@@ -11,6 +11,16 @@ import { build } from "esbuild";
 const source = import.meta.dirname;
 /** Other pages load the upload element from this path, which stays the same. */
 const element = { in: join(source, "../client/element.ts"), out: "upload" };
+const recorder = { in: join(source, "../client/element-recorder.ts"), out: "upload-recorder" };
+/** The element loads its recorder from the service, whose URL it has. A script of another origin does not know its own URL. */
+const recorderOfService = {
+  name: "recorder-of-service",
+  setup({ onLoad }) {
+    onLoad({ filter: /element-load\.ts$/ }, () => ({
+      contents: 'export const loadRecorder = (url) => import(url + "/assets/upload-recorder.js");',
+    }));
+  },
+};
 /** `npm run dev` also serves a page that demonstrates it. */
 const demo = join(source, "../dev/demo");
 const hasDemo = process.env.STOWAGE_DEMO === "true";
@@ -68,7 +78,8 @@ const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) 
   ),
 );
 // As a classic script, which pages of other origins may load without CORS.
-builds.push(bundle([element], { format: "iife", entryNames: "[name]" }));
+builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [recorderOfService] }));
+builds.push(bundle([recorder], { format: "esm", entryNames: "[name]" }));
 if (hasDemo) builds.push(bundle([join(demo, "demo.js"), join(demo, "demo.css")], { entryNames: "[name]" }));
 const outputs = Object.assign({}, ...(await Promise.all(builds)).map(({ metafile }) => metafile.outputs));
 
@@ -135,10 +146,13 @@ for (const [name, path] of Object.entries(DOCUMENTS)) {
   );
   writeFileSync(join(target, `${name}.md`), served);
 }
-// With CORS, pages can also load the element as a module, or with a checksum.
+// With CORS, pages can also load the element as a module, or with a checksum. The recorder is a module.
 let headers = `${readFileSync(join(source, "headers.txt"), "utf8").trim()}
 
 /assets/upload.js
+  Access-Control-Allow-Origin: *
+
+/assets/upload-recorder.js
   Access-Control-Allow-Origin: *
 `;
 if (hasDemo) {

@@ -27,9 +27,11 @@ const options = {
 };
 await build({
   ...options,
-  entryPoints: { stowage: join(source, "index.ts"), element: join(source, "element.ts") },
+  entryPoints: { stowage: join(source, "index.ts") },
   platform: "neutral",
 });
+// The recorder is loaded with the first recording.
+await build({ ...options, entryPoints: { element: join(source, "element.ts") }, platform: "neutral", splitting: true });
 await build({
   ...options,
   entryPoints: { command: join(source, "command/main.ts") },

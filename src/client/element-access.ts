@@ -1,0 +1,62 @@
+import { Connection } from "./connection.ts";
+import { StowageError } from "./errors.ts";
+import { hasStatus } from "./upload.ts";
+
+/** What a page says about the service. */
+export interface Settings {
+  url: string;
+  token: string | null;
+  getToken: (() => string | Promise<string>) | undefined;
+}
+
+/** Calls the service with the token of a page, and after 401 with a new one. */
+export class Access {
+  readonly #settings: () => Settings;
+  #connecting: Promise<Connection> | undefined;
+
+  constructor(settings: () => Settings) {
+    this.#settings = settings;
+  }
+
+  /** The settings have changed. */
+  reset(): void {
+    this.#connecting = undefined;
+  }
+
+  /** @param progress bytes sent so far: an upload that advances may outlive several tokens */
+  async call<T>(work: (connection: Connection) => Promise<T>, progress = () => 0): Promise<T> {
+    for (let before = -1; ; before = progress()) {
+      this.#connecting ??= this.#connect();
+      const connecting = this.#connecting;
+      try {
+        return await work(await connecting);
+      } catch (error) {
+        const isRejected = hasStatus(error, 401);
+        // Another file may already have asked for a new token.
+        const isCurrent = this.#connecting === connecting;
+        if (isCurrent && isRejected) this.reset();
+        if (!isRejected || !this.#settings().getToken || progress() <= before) throw error;
+      }
+    }
+  }
+
+  /** Whether the same call may succeed later, without the user. */
+  isTemporary(error: unknown): boolean {
+    const isTokenLost = hasStatus(error, 401) && this.#settings().getToken !== undefined;
+    return isTokenLost || (error instanceof StowageError && error.isTransient);
+  }
+
+  async #connect(): Promise<Connection> {
+    const { url, token, getToken } = this.#settings();
+    // A wrong URL of the page is its own error, and not one of the token.
+    new Connection({ url });
+    try {
+      return new Connection({ url, key: (await getToken?.()) ?? token });
+    } catch (cause) {
+      // The next attempt asks again.
+      this.reset();
+      const code = navigator.onLine ? "token_missing" : "connection_failed";
+      throw new StowageError(code, "There is no token.", { cause, isTransient: true });
+    }
+  }
+}
