@@ -1,4 +1,4 @@
-import { Hono, type MiddlewareHandler } from "hono";
+import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { except } from "hono/combine";
 import { methodNotAllowed } from "hono/method-not-allowed";
 import { requestId } from "hono/request-id";
@@ -6,11 +6,13 @@ import { type Deps, readDeps } from "./deps.ts";
 import { AppError } from "./errors.ts";
 import type { AppEnv } from "./http/app-env.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
-import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
+
+import { apiHeaders, apiSecureHeaders, fileHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
+
 import { mountDescriptions } from "./http/openapi.ts";
-import { mount } from "./http/operation.ts";
+import { mount, pathsOf } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
-import { isLinkPath, LINK_PATHS } from "./http/paths.ts";
+import { pathMatcher } from "./http/paths.ts";
 import { consoleLog } from "./platform/log.ts";
 import * as service from "./service.ts";
 import { health } from "./upkeep/health.routes.ts";
@@ -24,6 +26,13 @@ const watchRecoveryOfCaller: MiddlewareHandler<AppEnv> = async (c, next) => {
   const actor = c.var.credential?.caller?.actor;
   if (actor && actor.kind !== "operator" && !c.error) watchRecovery(c.var.deps);
 };
+
+const { operations, secretPages } = service;
+const isSecretPath = pathMatcher([
+  ...pathsOf(operations, ({ hasSecretPath }) => hasSecretPath),
+  ...secretPages.map(({ path }) => path),
+]);
+const isFilePath = pathMatcher(pathsOf(operations, ({ sendsFile }) => sendsFile));
 
 export function createApp(depsOf = depsInWorker): Hono<AppEnv> {
   const app = new Hono<AppEnv>();
@@ -42,19 +51,20 @@ export function createApp(depsOf = depsInWorker): Hono<AppEnv> {
     if (linkHost !== null) {
       const { host } = new URL(c.req.url);
       // Hono routes by this path, which is decoded. That of the URL may have an `s` of `links` as `%73`.
-      if ((host === linkHost) !== isLinkPath(c.req.path)) throw new AppError("route_not_found");
+      if ((host === linkHost) !== isSecretPath(c.req.path)) throw new AppError("route_not_found");
     }
     await next();
   };
-  mountPages(app, provideDeps, service.pages);
-  app.use(except(LINK_PATHS, apiSecureHeaders, apiHeaders));
-  app.use(LINK_PATHS, linkHeaders);
+  mountPages(app, provideDeps, secretPages);
+  const isFile = ({ req }: Context) => isFilePath(req.path);
+  app.use(except(isFile, apiSecureHeaders, apiHeaders));
+  app.use(except((c) => !isFile(c), fileHeaders));
   app.use(preflight);
-  app.use(requireHttps);
+  app.use(requireHttps(isSecretPath));
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);
   app.use(watchRecoveryOfCaller);
-  mount(app, service.operations);
+  mount(app, operations);
   mountDescriptions(app, service);
   app.get("/health", health);
   app.notFound((c) => renderError(c, new AppError("route_not_found")));

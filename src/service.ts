@@ -28,10 +28,10 @@ import { folderChangesOfDeleted, unfinishedFolderChanges } from "./folders/folde
 import * as folders from "./folders/folders.routes.ts";
 import { foldersOfDeleted } from "./folders/folders.ts";
 import { joinOperations } from "./http/operation.ts";
-import type { MountPages } from "./http/pages.ts";
+import type { SecretPage } from "./http/pages.ts";
 import * as links from "./links/links.routes.ts";
 import { expiredLinks } from "./links/links.ts";
-import { mountLinkPages } from "./links/pages.routes.ts";
+import { linkPages } from "./links/pages.routes.ts";
 import * as signing from "./links/signing.routes.ts";
 import * as transcripts from "./transcripts/transcripts.routes.ts";
 import { expiredFiles } from "./trash/expiry.ts";
@@ -110,8 +110,8 @@ export const tags = [
   webhookMessages.messagesTag,
 ];
 
-/** Web pages besides the home page, the console and the reference. */
-export const pages: MountPages[] = [mountLinkPages];
+/** The pages that anyone with their URL may open. */
+export const secretPages: SecretPage[] = [linkPages].flat();
 
 /** The requests that the service sends, for the document. */
 export const messages = {

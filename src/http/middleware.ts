@@ -5,7 +5,7 @@ import { secureHeaders } from "hono/secure-headers";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { rateLimitPolicy } from "./failures.ts";
-import { isLinkPath, RESUMABLE } from "./paths.ts";
+import { RESUMABLE } from "./paths.ts";
 
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   const startedAt = Date.now();
@@ -60,7 +60,7 @@ const EXPOSED_HEADERS =
   "Location, Content-Location, Link, ETag, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Tus-Resumable, Tus-Version, Tus-Extension, " +
   "Tus-Max-Size, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Expires";
 
-const EXPOSED_LINK_HEADERS =
+const EXPOSED_FILE_HEADERS =
   "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag, Repr-Digest, Retry-After, X-Request-Id";
 
 /** Any origin may read responses: callers authenticate by header or by a secret URL, and never by a cookie. */
@@ -81,12 +81,12 @@ export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   if (limit && !c.res.headers.has("RateLimit-Policy")) c.res.headers.set("RateLimit-Policy", rateLimitPolicy(limit));
 };
 
-/** Sets the headers of link responses, in place of those of the API. */
-export const linkHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
+/** Sets the headers of a user's file, in place of those of the API. */
+export const fileHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   await sandboxHeaders(c, next);
   const { ok, status } = c.res;
   // Revalidation lets a player reuse what it has, and a revoked link still stops at once.
-  setCommonHeaders(c, ok || status === 304 ? "private, no-cache" : "no-store", EXPOSED_LINK_HEADERS);
+  setCommonHeaders(c, ok || status === 304 ? "private, no-cache" : "no-store", EXPOSED_FILE_HEADERS);
 };
 
 const respondToPreflight = cors({
@@ -107,21 +107,23 @@ const isReadable = (c: Context): boolean =>
   c.req.url.startsWith("http:") && !LOCAL_HOST.test(new URL(c.req.url).hostname);
 
 /**
- * Rejects tokens, bodies and links sent over plain http, where others can read them. A redirect would hide the mistake from
+ * Rejects tokens, bodies and secret paths sent over plain http, where others can read them. A redirect would hide the mistake from
  * the client, which would send its secret in plain text each time.
  */
-export const requireHttps: MiddlewareHandler<AppEnv> = async (c, next) => {
-  const isSecret =
-    c.req.header("Authorization") !== undefined ||
-    !["GET", "HEAD", "OPTIONS"].includes(c.req.method) ||
-    isLinkPath(c.req.path);
-  if (isSecret && isReadable(c)) {
-    throw new AppError("forbidden", {
-      message: "Use https. If the request had a token or a link, revoke it: it was readable.",
-    });
-  }
-  await next();
-};
+export const requireHttps =
+  (isSecretPath: (path: string) => boolean): MiddlewareHandler<AppEnv> =>
+  async (c, next) => {
+    const isSecret =
+      c.req.header("Authorization") !== undefined ||
+      !["GET", "HEAD", "OPTIONS"].includes(c.req.method) ||
+      isSecretPath(c.req.path);
+    if (isSecret && isReadable(c)) {
+      throw new AppError("forbidden", {
+        message: "Use https. If the request had a token or a link, revoke it: it was readable.",
+      });
+    }
+    await next();
+  };
 
 /** Redirects a browser that opens a page over plain http, where others could change the page. */
 export const redirectToHttps: MiddlewareHandler<AppEnv> = async (c, next) => {

@@ -96,6 +96,13 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   optionalScope?: Scope;
   /** Rejects public keys and upload tokens, although they have the scope. The domain decides. */
   rejectsVisitors?: true;
+  /**
+   * The path has a secret that is all the operation needs, so anyone with the URL may call it: only over https, and only on the
+   * host of links, if there is one. The log has the route, never the path.
+   */
+  hasSecretPath?: true;
+  /** The response is a file of a user. Its headers sandbox it, in place of those of the API. */
+  sendsFile?: true;
   requestHeaders?: Record<string, HeaderContract>;
   /**
    * The request counts as heavy, because it reads or writes many rows, or sends an email or a request to a URL. Whether that of a
@@ -329,6 +336,12 @@ const methodsOf = (api: Api, path: string): string[] =>
     .map(({ route }) => splitRoute(route))
     .filter((route) => route.path === path)
     .map(({ method }) => method);
+
+/** The paths of the operations that match. */
+export const pathsOf = (api: Api, matches: (operation: Operation) => boolean | undefined): string[] =>
+  Object.values(api)
+    .filter(matches)
+    .map(({ route }) => splitRoute(route).path);
 
 export function mount(app: Hono<AppEnv>, api: Api): void {
   for (const operation of Object.values(api)) {

@@ -12,8 +12,13 @@ function fileSource({ var: { deps } }: Context<AppEnv>): string {
 
 type SecureHeaders = NonNullable<Parameters<typeof secureHeaders>[0]>;
 
-/** Adds the pages of a capability. */
-export type MountPages = (app: Hono<AppEnv>, provideDeps: MiddlewareHandler<AppEnv>) => void;
+/** A page that anyone with its URL may open. */
+export interface SecretPage {
+  /** Such as `/share/{link}`. */
+  path: string;
+  headers: MiddlewareHandler;
+  serve(c: Context<AppEnv>): Promise<Response>;
+}
 
 /** Allows our own scripts, no text as script, and no other host. */
 const POLICY = {
@@ -56,9 +61,9 @@ const API_PATHS = /^\/(auth|docs|health|openapi\.json|llms\.txt|reference\.md|re
 /**
  * The web pages, built by src/console/build.js: each route serves one static file. Requests for their scripts and styles
  * under /assets never reach the Worker.
- * @param others the pages of capabilities
+ * @param secretPages the pages of capabilities
  */
-export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<AppEnv>, others: MountPages[]): void {
+export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<AppEnv>, secretPages: SecretPage[]): void {
   const servePage = (file: string) => async (c: Context<AppEnv>) => {
     const { body, status, headers } = await c.var.deps.pages.fetch(new URL(file, c.req.url), c.req.raw);
     const response = new Response(body, { status, headers });
@@ -73,7 +78,8 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
   app.get("/console/*", ...page, servePage("/console.html"));
   app.on("GET", ["/reference", "/reference/"], ...page, servePage("/reference.html"));
   for (const path of DOCUMENTS) app.get(path, ...page, servePage(path));
-  for (const mountOthers of others) mountOthers(app, provideDeps);
+  for (const { path, headers, serve } of secretPages)
+    app.get(path.replaceAll(/\{(\w+)\}/g, ":$1"), redirectToHttps, provideDeps, headers, serve);
   // Only browsers get a page at `/`. API clients get a 404 in the shape of every error.
   const isApiClient = (c: Context) => !c.req.header("Accept")?.includes("text/html");
   app.get("/", except(isApiClient, ...page, servePage("/home.html")));

@@ -1,10 +1,10 @@
-/* Paths whose requests and responses have different headers from those of other operations. */
+/* Paths whose requests and responses differ from those of other operations. */
 
 export const RESUMABLE = "/docs/v1/uploads/resumable";
 
-export const LINKS = "/docs/v1/links";
-/** The paths that serve bytes. */
-export const LINK_PATHS = `${LINKS}/*/*`;
-const LINK_PATH = new RegExp(`^(${LINKS}/[^/]+(/transcript/|/|\\.)[^/]+|/(share|embed)/[^/]+(/[^/]+)?)$`);
-/** Whether a path contains the secret of a link. */
-export const isLinkPath = (path: string): boolean => LINK_PATH.test(path);
+/** Whether a path is one of these, such as `/docs/v1/links/{id}.{secret}`. A parameter is one segment. */
+export function pathMatcher(templates: string[]): (path: string) => boolean {
+  const patterns = templates.map((template) => template.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+"));
+  const pattern = new RegExp(`^(${patterns.join("|")})$`);
+  return (path) => templates.length > 0 && pattern.test(path);
+}

@@ -6,7 +6,6 @@ import { AppError, errorCode } from "../errors.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { countOpening, limitFailures } from "../http/authentication.ts";
 import { countOf, type Operation, readOperation, writeOperation } from "../http/operation.ts";
-import { LINKS } from "../http/paths.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { id, iso, isoOrNull, name, readQuery, timestamp } from "../http/validation.ts";
 import {
@@ -28,6 +27,8 @@ import { describeLink, type SharedFile } from "./sharing.ts";
 /* Links: creating, listing and revoking them, their page, and serving the bytes as RFC 9110 describes. */
 
 const rangeNotSatisfiable = errorCode("range_not_satisfiable", 416, "The range starts beyond the end of the file.");
+
+const LINKS = "/docs/v1/links";
 
 export const linksTag = {
   name: "Links",
@@ -315,6 +316,7 @@ export async function openCounted<T>(c: Context<AppEnv>, open: (deps: Deps, toke
 const describe: Operation = {
   access: null,
   route: "GET /docs/v1/links/{id}.{secret}",
+  hasSecretPath: true,
   pattern: `${LINKS}/:link{[^/]+\\.[^/]+}`,
   tag: linksTag,
   summary: "Describe a file by its link",
@@ -340,6 +342,8 @@ const describe: Operation = {
 const open: Operation = {
   access: null,
   route: "GET /docs/v1/links/{link}/{name}",
+  hasSecretPath: true,
+  sendsFile: true,
   tag: linksTag,
   summary: "Download a file by its link",
   description:

@@ -2,8 +2,7 @@ import type { Context } from "hono";
 import { secureHeaders } from "hono/secure-headers";
 import { isError } from "../errors.ts";
 import type { AppEnv } from "../http/app-env.ts";
-import { redirectToHttps } from "../http/middleware.ts";
-import { type MountPages, PAGE_HEADERS } from "../http/pages.ts";
+import { PAGE_HEADERS, type SecretPage } from "../http/pages.ts";
 import { openCounted } from "./links.routes.ts";
 import { findLinked } from "./links.ts";
 import { PICTURE_PIXELS } from "./picture.ts";
@@ -87,8 +86,8 @@ async function servePageOfLink(c: Context<AppEnv>): Promise<Response> {
   return new Response(body, { status: preview ? 200 : 404, headers });
 }
 
-export const mountLinkPages: MountPages = (app, provideDeps) => {
-  app.get("/share/:link", redirectToHttps, provideDeps, shareHeaders, servePageOfLink);
-  app.get(`/share/:link/${PICTURE_PATH}`, redirectToHttps, provideDeps, embedHeaders, servePicture);
-  app.get("/embed/:link", redirectToHttps, provideDeps, embedHeaders, servePageOfLink);
-};
+export const linkPages: SecretPage[] = [
+  { path: "/share/{link}", headers: shareHeaders, serve: servePageOfLink },
+  { path: `/share/{link}/${PICTURE_PATH}`, headers: embedHeaders, serve: servePicture },
+  { path: "/embed/{link}", headers: embedHeaders, serve: servePageOfLink },
+];

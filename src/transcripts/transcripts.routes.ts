@@ -142,6 +142,8 @@ const remove = writeOperation(
 const open: Operation = {
   access: null,
   route: "GET /docs/v1/links/{link}/transcript/{name}",
+  hasSecretPath: true,
+  sendsFile: true,
   tag: linksTag,
   summary: "Download a transcript by the link of its file",
   description:

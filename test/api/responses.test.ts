@@ -1,5 +1,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
+import { splitRoute } from "../../src/http/operation.ts";
+import { operations, secretPages } from "../../src/service.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { buildRequest } from "../support/client.ts";
 import { DATABASES } from "../support/databases.ts";
@@ -491,6 +493,21 @@ describe("A request over plain http", () => {
     const response = await send("stowage.example", "GET", path);
     expect(response.status).toBe(403);
     expect(await response.json()).toMatchObject({ code: "forbidden" });
+  });
+
+  test("is rejected by each operation that needs only the secret in its path, and by the pages of these", async () => {
+    const open = Object.values(operations).filter(({ access, route }) => access === null && route.includes("{"));
+    expect(open.filter(({ hasSecretPath }) => !hasSecretPath)).toEqual([]);
+    const paths = [
+      ...open.map(({ route }) => splitRoute(route)),
+      ...secretPages.map(({ path }) => ({ method: "GET", path })),
+    ];
+    expect(paths.length).toBeGreaterThan(secretPages.length);
+    for (const { method, path } of paths) {
+      const response = await send("stowage.example", method, path.replaceAll(/\{\w+\}/g, "a"));
+      // A browser that opens a page is sent to https.
+      expect(response.status, path).toBe(path.startsWith("/docs/") ? 403 : 308);
+    }
   });
 
   test("works without a token, and on this machine", async () => {

@@ -24,17 +24,16 @@ const allRoutes: readonly Route[] = Object.values(operations).map((operation) =>
   operation,
 }));
 
-type Place = Pick<Route, "method" | "path">;
-const isOfUpload = ({ method, path }: Place) =>
+const isOfUpload = ({ method, path }: Pick<Route, "method" | "path">) =>
   path.startsWith("/docs/v1/uploads/resumable/") || (path === "/docs/v1/uploads/resumable" && method === "POST");
 
 /**
  * Routes of tus need its headers, opening a link no token, and logging out and changing the own password a session. They
  * have their own tests, and those of tus also have their own matrix of callers.
  */
-const isOfOthers = (route: Place) =>
+const isOfOthers = (route: Route) =>
   isOfUpload(route) ||
-  /^\/docs\/v1\/links\/\{(link|id\}\.\{secret)\}/.test(route.path) ||
+  route.operation.hasSecretPath === true ||
   ["/auth/v1/logout", "/auth/v1/me/password"].includes(route.path) ||
   route.method === "OPTIONS";
 
@@ -165,11 +164,13 @@ export const PAGES = [
   "GET /embed/{link}",
 ];
 
-/** The routes in the app's router, without middleware and preflights. */
+/** The routes in the app's router, without middleware, preflights, and those that have their own tests. */
 export function mountedRoutes(app: { routes: { method: string; path: string }[] }): string[] {
+  const others = new Set(allRoutes.filter(isOfOthers).map(({ name }) => name));
   const mounted = app.routes
-    .map(({ method, path }) => ({ method, path: path.replaceAll(/:(\w+)/g, "{$1}") }))
-    .filter((route) => route.method !== "ALL" && route.method !== "OPTIONS" && !isOfOthers(route))
-    .map(({ method, path }) => `${method} ${path}`);
+    .filter(({ method }) => method !== "ALL" && method !== "OPTIONS")
+    .map(({ method, path }) => `${method} ${path.replaceAll(/:(\w+)/g, "{$1}")}`)
+    .map((name) => name.replace("{link}{[^/]+\\.[^/]+}", "{id}.{secret}"))
+    .filter((name) => !others.has(name));
   return [...new Set(mounted)].sort();
 }
