@@ -11,7 +11,7 @@
 import { decodeHTML } from "entities/decode";
 import { foldedWords } from "./folding.ts";
 
-/** What a speaker says in a cue. */
+/** The words of a speaker in a cue. */
 export interface Turn {
   /** `null` if the cue names no one. */
   speaker: string | null;

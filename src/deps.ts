@@ -91,7 +91,7 @@ export interface LossOfAccess {
   willLose: SQL;
 }
 
-/** What follows from a loss of access: a part of the batch, before the change of the user, and what is awaited once it is committed. */
+/** The consequences of a loss of access: a part of the batch, before the change of the user, and work that is awaited after it. */
 export interface AfterLoss<B extends Batch = Batch> {
   before: B;
   committed(rows: RowsOf<B>): Promise<void>;
@@ -103,7 +103,7 @@ export interface CompletedFile {
   audio: Audio | null;
 }
 
-/** What follows the completion of a file: a part of its batch, behind the update, and what begins once it is committed. */
+/** The consequences of a completed file: a part of its batch, behind the update, and work that begins after it. */
 export interface AfterCompletion<B extends Batch = Batch> {
   after: B;
   committed(rows: RowsOf<B>): void;
@@ -136,7 +136,7 @@ export interface Deps {
   hashQueue: HashQueue;
   signer: Signer;
   limiter: Limiter;
-  /** Who called this isolate in the last minutes, see `readAs`. */
+  /** The callers of this isolate in the last minutes, see `readAs`. */
   callers: Callers;
   system: System;
   log: Log;

@@ -58,7 +58,7 @@ export const COMMON_ERRORS = Object.values(commonErrors);
 
 export const errorOf = (kind: ErrorKind): ErrorCode => (typeof kind === "string" ? commonErrors[kind] : kind);
 
-/** One invalid field. `path` uses dots (`audio.tags.0`) and is empty if the whole body is invalid. */
+/** An invalid field. `path` uses dots (`audio.tags.0`) and is empty if the whole body is invalid. */
 export interface FieldError {
   path: string;
   message: string;

@@ -33,6 +33,7 @@ import * as links from "./links/links.routes.ts";
 import { expiredLinks } from "./links/links.ts";
 import { linkPages } from "./links/pages.routes.ts";
 import * as signing from "./links/signing.routes.ts";
+import * as linkedTranscripts from "./transcripts/linked.routes.ts";
 import * as transcripts from "./transcripts/transcripts.routes.ts";
 import { expiredFiles } from "./trash/expiry.ts";
 import * as trash from "./trash/trash.routes.ts";
@@ -55,7 +56,7 @@ import { WEBHOOK } from "./webhooks/webhook-rows.ts";
 import * as webhooks from "./webhooks/webhooks.routes.ts";
 
 /*
- * What the parts of the service know of each other. A capability is a folder, and this file has its names: whoever removes it deletes
+ * Lists all that the parts of the service know of each other. A capability is a folder, and this file has its names: to remove it, delete
  * both. event-types.ts has the types of events.
  */
 
@@ -81,6 +82,7 @@ export const operations = joinOperations(
   files.operations,
   waveforms.operations,
   transcripts.operations,
+  linkedTranscripts.operations,
   holds.operations,
   trash.operations,
   links.operations,
@@ -137,7 +139,7 @@ export const recoverySteps = [
   followersBehind,
 ];
 
-/** What deleted teams have. Folders before users, whose trigger would delete them one by one. */
+/** The rows of deleted teams. Folders before users, whose trigger would delete them one by one. */
 export const teamRows = [
   keysOfDeleted,
   sessionsOfDeleted,
@@ -149,10 +151,10 @@ export const teamRows = [
   followersOfDeleted,
 ];
 
-/** What follows when a user is deleted or demoted. */
+/** The consequences of deleting or demoting a user. */
 export const userLosesAccess: Service["userLosesAccess"] = [disableOfUser];
 
-/** What follows when a file is completed. */
+/** The consequences of completing a file. */
 export const fileCompleted: Service["fileCompleted"] = [planMeasurement];
 
 /** The objects of the followers of a log, by kind. */

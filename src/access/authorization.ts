@@ -69,7 +69,7 @@ export const admitsUploader = (access: Access): boolean => typeof access === "ob
 /** Whether a request counts as heavy, if a contributor sends it, or another caller. */
 export type Weigh = (isContributor: boolean) => boolean;
 
-/** What an operation needs of a token. */
+/** The requirements of an operation on its token. */
 export interface TokenUse<A extends Access> {
   access: A;
   graceMilliseconds?: number | undefined;

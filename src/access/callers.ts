@@ -3,7 +3,7 @@ import type { System } from "../platform/system.ts";
 import type { TeamActor } from "./actor.ts";
 import { AUTHENTICATED_MINUTES } from "./limiter.ts";
 
-/** What the row of a key or session says of its caller. */
+/** The caller, as the row of a key or session describes it. */
 export type CallerRow = Omit<TeamActor, "right"> & { teamStatus: "active" | "suspended" | "deleting" };
 
 /** Less than 1 MB. A caller that is forgotten takes a round trip more. */

@@ -29,7 +29,7 @@ const REENCRYPTED_ROWS = 100;
 
 interface EncryptedRows<Row> {
   select(keyId: string, limit: number): Query<Row[]>;
-  /** What `update` needs of the row. `encrypted` is null if its value, `before`, can't be decrypted. */
+  /** The columns that `update` needs. `encrypted` is null if its value, `before`, can't be decrypted. */
   reencrypt(row: Row): { before: string | null; encrypted: string | null };
   /** Updates the rows, whose values `value` names. */
   update(rows: SQL, value: (name: string) => SQL): Query;

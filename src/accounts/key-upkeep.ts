@@ -7,7 +7,7 @@ import { DAY } from "../platform/system.ts";
 import { decryptToken, encryptionContext } from "./key-rows.ts";
 import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
 
-/* What the recovery job does with keys and sessions: other master keys, expired ones, and those of deleted teams. */
+/* The recovery job on keys and sessions: other master keys, expired ones, and those of deleted teams. */
 
 /** Moves tokens to the current master key. */
 const reencryptTokens = async (deps: Deps) => ({

@@ -244,7 +244,7 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
     },
     found: [found],
     followers,
-    // Who decides about retention has all scopes, or a secret key.
+    // A caller that decides about retention has all scopes, or a secret key.
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
     caller: actor,

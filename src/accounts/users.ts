@@ -297,7 +297,7 @@ export async function updateUser(
   return user;
 }
 
-/** What follows in other folders if the user is deleted or demoted. */
+/** The consequences in other folders if the user is deleted or demoted. */
 const lossesOf = (
   deps: Deps,
   actor: TeamActor,
@@ -309,7 +309,7 @@ const lossesOf = (
     afterLoss(deps, { actor, user, cause, willLose: hasRow(users, isChanged) }),
   );
 
-/** What is awaited once the batch is committed. `rows` are those of each part, in the same order. */
+/** The work that is awaited once the batch is committed. `rows` are those of each part, in the same order. */
 const endLosses = (losses: AfterLoss[], rows: Parameters<AfterLoss["committed"]>[0][]) =>
   Promise.all(losses.map(({ committed }, i) => committed(rows[i] ?? {})));
 

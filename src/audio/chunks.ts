@@ -71,7 +71,7 @@ export async function readWav(source: RangeSource): Promise<Reading> {
   const bytes = sound.end - sound.start;
   const blocks = Math.floor(bytes / uintLE(format, 12, 2));
   const blockSamples = uintLE(format, 18, 2);
-  // What is stated is used only if nothing can be counted: samples, which are those of all stated bytes, or a rate.
+  // A stated length is used only if nothing can be counted: samples, which are those of all stated bytes, or a rate.
   const hasSamples = statedSamples > 0 && statedBytes > 0;
   const stated = (statedSamples / sampleRate) * Math.min(1, bytes / statedBytes);
   let seconds = hasSamples ? stated : bytes / uintLE(format, 8, 4);

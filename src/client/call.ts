@@ -1,8 +1,8 @@
-/* What a call returns: a promise with its response, or a list. */
+/* The results of calls: a promise with its response, or a list. */
 
 /** The result of a call, with its response. */
 export interface WithResponse<T> {
-  /** What the call itself returns. */
+  /** The result of the call itself. */
   data: T;
   /** The last response of the call, whose body has been read. */
   response: Response;

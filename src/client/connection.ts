@@ -60,7 +60,7 @@ export interface VersionOptions extends CallOptions {
 }
 
 type Route = keyof Api;
-/** What a call sends to a route. */
+/** The input of a call to a route. */
 interface AnyInput extends Pick<RequestSpec, "isIdempotent" | "isTransfer" | "onResponse" | "nullCodes"> {
   /** Replaces `{id}` in the path. */
   id?: string;

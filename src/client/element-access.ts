@@ -2,7 +2,7 @@ import { Connection } from "./connection.ts";
 import { StowageError } from "./errors.ts";
 import { hasStatus } from "./upload.ts";
 
-/** What a page says about the service. */
+/** The attributes of a page that lead to the service. */
 export interface Settings {
   url: string;
   token: string | null;

@@ -78,12 +78,12 @@ export class FormControl extends Base {
     return this.#internals.form;
   }
 
-  /** What makes the form invalid. */
+  /** The reason why the form is invalid. */
   get validity(): ValidityState {
     return this.#internals.validity;
   }
 
-  /** What the user has to do before the form can be submitted. Empty if nothing. */
+  /** The next step of the user before the form can be submitted. Empty if nothing. */
   get validationMessage(): string {
     return this.#internals.validationMessage;
   }

@@ -3,7 +3,7 @@ import { create, createButton } from "./element-view.ts";
 
 /* The recorder of an upload element, which the browser loads with the first recording. */
 
-/** What the recorder needs of its element. */
+/** The part of the element that the recorder needs. */
 interface Host {
   text(name: string): string;
   announce(name: string): void;

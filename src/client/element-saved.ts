@@ -1,7 +1,7 @@
 import { BrowserStore, type UploadRecord } from "./browser-store.ts";
 import type { UploadState } from "./upload-queue.ts";
 
-/* What the upload element keeps in the browser's storage, and for whom. */
+/* The data that the upload element keeps in the browser's storage, and for whom. */
 
 /** The name and type of a recording. */
 export interface RecordingProperties {

@@ -30,7 +30,7 @@ export class UploadProgress {
   error: unknown = null;
   /** The id of the stored file. */
   id?: string | undefined;
-  /** What the service needs to resume the upload. */
+  /** The data that resume the upload. */
   saved?: SavedUpload | undefined;
   /** Attempts that failed since bytes were sent. */
   failures = 0;

@@ -3,14 +3,14 @@ import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { Identified } from "../access/names.ts";
 import type { Scope } from "../access/scopes.ts";
 
-/* What an event is about, and what follows from its type. Each folder declares those of its records; event-types.ts lists them. */
+/* The subject of an event, and the rules of its type. Each folder declares those of its records; event-types.ts lists them. */
 
 /** A kind of record that has events, such as `file`. */
 export interface EventKind {
   name: string;
   /** The present name of a record. Null once the record is gone. */
   nameOf(subject: Identified): SQLWrapper;
-  /** Who gets the name elsewhere, too. By default, all who read events. The operator needs `isNamedToOperator`. */
+  /** The scope that gets the name elsewhere, too. By default, all who read events. The operator needs `isNamedToOperator`. */
   nameScope?: Scope;
   isNamedToOperator?: true;
   /**

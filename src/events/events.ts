@@ -157,7 +157,7 @@ const inOrder = <C extends Batch>(
   reads: "before" | "after" = "after",
 ): { change: C; event: NewEvent } => (reads === "before" ? { event, change } : { change, event });
 
-/** What an event says, beside its time and number. */
+/** The content of an event, without its time and number. */
 export interface Recorded {
   type: EventType;
   initiator: Initiator;
@@ -249,7 +249,7 @@ const isEvent = (query: Query): query is NewEvent => "event" in query;
 
 interface WriteWithEventOptions {
   isIdempotent: boolean;
-  /** Who writes: the first statement is `stillAllowed`, or another guard. Null if the service writes for itself. */
+  /** The writer: the first statement is `stillAllowed`, or another guard. Null if the service writes for itself. */
   caller: Actor | Guard | null;
   /** Scopes that the caller must still have besides that of the operation: what it grants, or what its target has. */
   granted?: number;

@@ -1,6 +1,6 @@
 import { integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
-/** Who reads the log of a team: each row is a Durable Object that is woken by the events of its types. */
+/** The readers of a team's log: each row is a Durable Object that is woken by the events of its types. */
 export const followers = sqliteTable(
   "followers",
   {

@@ -13,7 +13,7 @@ import { type FileChanges, fileUpdate, refusalOf } from "./properties.ts";
 import { restoreFiles } from "./restoring.ts";
 
 /*
- * One action on many files, each with its own event, in one transaction: one round trip. A repetition finds the files changed,
+ * An action on many files, each with its own event, in one transaction: one round trip. A repetition finds the files changed,
  * and changes nothing.
  */
 

@@ -9,7 +9,7 @@ export const fileObjects = sqliteTable(
     fileId: text("file_id").notNull(),
     /** Random, and part of the object's key: an object is never overwritten. */
     version: text().notNull(),
-    /** One of `KINDS` of beside.ts. */
+    /** A key of `KINDS` in beside.ts. */
     kind: text().notNull(),
     /** Distinguishes objects of one kind. */
     name: text().notNull().default(""),
@@ -25,7 +25,7 @@ export const fileObjects = sqliteTable(
     isProvisional: integer("is_provisional", { mode: "boolean" }).notNull().default(false),
     /** A BCP 47 tag. Null if it was not given. */
     language: text(),
-    /** What lists show of the object. Null if they show nothing. */
+    /** The summary of the object that lists show. Null if they show none. */
     preview: blob({ mode: "buffer" }),
   },
   (t) => [

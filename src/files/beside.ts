@@ -7,7 +7,7 @@ import { fileObjects } from "./beside.schema.ts";
 import { files, teamOfFile } from "./files.schema.ts";
 import { type FileKey, isFile, type Named, objectKey } from "./names.ts";
 
-/* What a file has beside its bytes, and how it is read. beside-writes.ts writes it. */
+/* The objects beside the bytes of a file, and how they are read. beside-writes.ts writes them. */
 
 /** All kinds of objects beside a file. */
 export type Kind = "waveform" | "transcript";

@@ -161,7 +161,7 @@ function deletionOf(
   ): Refusal | null => {
     // This deletion, or the attempt that it repeats, moved the file.
     if (left && (left.trashedAt === null || (isTrashing && left.trashedAt === now))) return null;
-    // One in the trash is not found by a deletion that erases nothing.
+    // A file in the trash is not found by a deletion that erases nothing.
     if (left) return isTrashing ? "not_found" : "file_held";
     if (!kept) return "not_found";
     if (onlyTrashed) return "not_in_trash";

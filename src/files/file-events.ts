@@ -72,7 +72,7 @@ interface FileChange {
   file: FileOf;
   /** The names of the fields that an update changes. */
   fields?: string[];
-  /** Of an upload with an upload token. */
+  /** Set if the file was uploaded with an upload token. */
   uploadTokenId?: string | null;
   /** Takes the place of the files. */
   source?: SQL;

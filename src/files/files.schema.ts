@@ -148,5 +148,5 @@ export const fileTags = sqliteTable(
   ],
 );
 
-/** Of a file that has an owner. */
+/** Selects files that have an owner. */
 export const isOwnedTag: SQL = sql`${fileTags.userId} is not null`;

@@ -17,7 +17,7 @@ import { isTrashed, removed } from "./removed.schema.ts";
 
 /** The peaks that lists show: bars of a row. */
 export const SHOWN_PEAKS = 56;
-/** One decimal digit less than a percentage needs. */
+/** A percentage would need one decimal digit more. */
 export const MAX_SHOWN_PEAK = 99;
 
 /*

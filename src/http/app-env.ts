@@ -9,7 +9,7 @@ export type AppEnv = {
     /** Set first, so that logging works even if `deps` fails. */
     log: Deps["log"];
     deps: Deps;
-    /** Of a request with a token. It knows its caller. */
+    /** The token of the request, if it has one, with its caller. */
     credential?: Credential;
     /** The error code of the response, for the log. */
     code?: string;

@@ -103,7 +103,7 @@ const resolve = (schema: Schema, document: Document): Schema =>
 
 const indented = (lines: string[]) => lines.map((line) => `  ${line}`);
 
-/** What tells an object from the others of a union: its constants, such as ``With `action` "move"``. */
+/** Distinguishes an object of a union by its constants, such as ``With `action` "move"``. */
 function conditionOf({ properties = {} }: Schema): string {
   const fixed = Object.entries(properties).filter(
     ([, { const: value, enum: values }]) => value !== undefined || values,

@@ -239,7 +239,7 @@ interface Message {
 }
 type Messages = Record<string, Message>;
 
-/** What the document describes. `service.ts` has it. */
+/** The part of `service.ts` that the document describes. */
 export interface DescribedService {
   operations: Api;
   tags: Tag[];

@@ -114,7 +114,7 @@ export type Query<T = unknown> = Builder<T> | BoundQuery<T>;
 export type Batch = Query | BatchList | { readonly [name: string]: Batch };
 /** A name of its own, because TypeScript computes the rows of an array's items at once, and would not end. */
 interface BatchList extends ReadonlyArray<Batch> {}
-/** What is sent at once: one query, or several, each with a name. In a list, only its order would say which rows are whose. */
+/** The queries of a round trip: one query, or several, each with a name. In a list, only its order would say which rows are whose. */
 export type NamedBatch = Query | { readonly [name: string]: Batch };
 /** The rows of each query, under its name or at its place in the list. */
 export type RowsOf<B> =

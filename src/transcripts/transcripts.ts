@@ -1,20 +1,18 @@
 import { type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type BesideObject, besideKey, fetchObject, parseObject } from "../files/beside.ts";
+import { type BesideObject, fetchObject } from "../files/beside.ts";
 import { deleteObject, writeObject } from "../files/beside-writes.ts";
-import { findLinked, transcriptName } from "../links/links.ts";
-import { contentDisposition } from "../platform/byte-store.ts";
 
 /* A transcript is a WebVTT text beside the bytes of its file. It counts against the quota of the team. */
 
-const KIND = "transcript";
+export const KIND = "transcript";
 
 /** An hour of speech has about 100 KB. */
 export const MAX_TRANSCRIPT_BYTES = 2 * 1024 * 1024;
 
 /** Streams the text; null if there is no object. */
-const openText = (deps: Deps, key: string): Promise<ReadableStream<Uint8Array> | null> =>
+export const openText = (deps: Deps, key: string): Promise<ReadableStream<Uint8Array> | null> =>
   deps.bytes.open(key, 0, MAX_TRANSCRIPT_BYTES);
 
 /** @throws `not_found`, also if the file has no transcript */
@@ -23,20 +21,6 @@ export async function fetchTranscript(deps: Deps, credential: Credential<"files:
   const text = await openText(deps, key);
   if (!text) throw new AppError("not_found");
   return { language, text };
-}
-
-/** @throws as `findLinked`, also if the file has no transcript */
-export async function openLinkedTranscript(deps: Deps, token: string) {
-  const { link, file, fileName } = await findLinked(deps, token);
-  const transcript = parseObject(file.transcript);
-  if (!transcript) throw new AppError("not_found");
-  const { version, language } = transcript;
-  return {
-    language,
-    tag: `${link.id}.${version}`,
-    contentDisposition: contentDisposition("attachment", transcriptName(fileName)),
-    read: () => openText(deps, besideKey(file, { kind: KIND, version })),
-  };
 }
 
 /**

@@ -1,6 +1,6 @@
 import { integer, sqliteTable } from "drizzle-orm/sqlite-core";
 
-/** One row: whether the recovery job runs in this database, see upkeep/heartbeat.ts. */
+/** A single row: whether the recovery job runs in this database, see upkeep/heartbeat.ts. */
 export const recovery = sqliteTable("recovery", {
   id: integer().primaryKey(),
   /** When the last run ended, or when a new database was first checked. */

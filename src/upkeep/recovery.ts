@@ -40,7 +40,7 @@ export async function recover(deps: Deps): Promise<Recovered> {
         for (const [count, rows] of done) counts[count] = (counts[count] ?? 0) + rows;
         if (done.every(([, rows]) => rows === 0)) return;
       }
-      // One that has a single batch does not continue.
+      // A step with a single batch does not continue.
       if (maxBatches > 1) isUnfinished = true;
     });
   }

@@ -22,7 +22,7 @@ import {
 } from "./upload.ts";
 import { isReceiving, uploadParts, uploads } from "./uploads.schema.ts";
 
-/* One request that appends to a resumable upload, and the assembly of the upload. The protocol is in resumable.ts. */
+/* A request that appends to a resumable upload, and the assembly of the upload. The protocol is in resumable.ts. */
 
 /** An unfinished upload expires this long after its last byte. */
 export const MAX_UNFINISHED_MILLISECONDS = DAY;
@@ -56,7 +56,7 @@ function dueTime(row: UploadRow, now: number): number {
   return Math.min(now + milliseconds, row.createdAt + MAX_RESUMABLE_MILLISECONDS);
 }
 
-/** One request that has claimed its upload. */
+/** A request that has claimed its upload. */
 export class Appender {
   readonly #deps: Deps;
   readonly #actor: TeamActor;

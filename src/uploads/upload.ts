@@ -472,7 +472,7 @@ function claimKey({ db, settings, system }: Deps, whose: FilesOf, idempotencyKey
   const hasLeft = and(isCommitted, not(hasRow(files, isFileOfUpload)));
   const freeKey = db
     .update(uploads)
-    // One that is canceled may still be writing, so the recovery job deletes its bytes when it would have.
+    // A canceled upload may still be writing, so the recovery job deletes its bytes when it would have.
     .set({ idempotencyKey: null, status: sql`iif(${isReceiving}, 'canceled', status)` })
     .where(and(hasKey, or(isExpired, isAbandoned, hasLeft)));
   return { freeKey, uploadWithKey: db.select().from(uploads).where(hasKey) };

@@ -36,7 +36,7 @@ export const uploads = sqliteTable(
     /** When the recovery job takes the next step: assemble the upload, cancel it, or delete the row. */
     dueAt: integer("due_at").notNull(),
 
-    /* Of a resumable upload */
+    /* Only resumable uploads have these. */
 
     /** SHA-256 of the secret in the upload URL, hex. Null for a form upload. */
     secretHash: text("secret_hash"),

@@ -41,7 +41,7 @@ const isMeasurementOf = ({ teamId, id }: FileKey) => and(eq(measurements.teamId,
 const isOpen = not(hasLasting("waveform"));
 
 /**
- * What follows the completion of a file: its waveform is due to be measured, unless a client has set it. Reprocessing measures it
+ * The consequence of a completed file: its waveform is due to be measured, unless a client has set it. Reprocessing measures it
  * again.
  */
 export function planMeasurement(deps: Deps, { file, audio }: CompletedFile) {

@@ -49,7 +49,7 @@ const AUTHORIZED_FIRST = 2;
 /** D1 rejects more queries of one invocation. */
 const MAX_INVOCATION_QUERIES = 1000;
 
-/** Those of the recovery job. */
+/** The costs of the recovery job. */
 const ofRecovery = new Set<Sent>();
 /** The routes that a test has called. */
 const driven = new Set<string>();

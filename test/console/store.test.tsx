@@ -16,7 +16,7 @@ import {
 } from "../../src/console/framework/store.ts";
 import type { Noun } from "../../src/console/nouns.ts";
 
-/* The store without a server: each load is answered by the test. */
+/* The store without a server: the test responds to each load. */
 
 type Request = PromiseWithResolvers<string> & { key: string; signal: AbortSignal };
 

@@ -212,7 +212,7 @@ describe("A write whose Worker died", () => {
   });
 });
 
-/** What happens to a file and the transcripts that are written for it. */
+/** The events of a file and the transcripts that are written for it. */
 type Step =
   | { does: "begin"; bytes: number }
   | { does: "finish"; which: number }

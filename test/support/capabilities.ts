@@ -2,7 +2,7 @@ import type { Invariant } from "./invariant.ts";
 import type { ObjectClass } from "./objects.ts";
 import { WEBHOOK_OBJECTS, webhookInvariant } from "./webhook-objects.ts";
 
-/* What single capabilities add to a `World`, as service.ts lists them for the service. */
+/* The parts that single capabilities add to a `World`, as service.ts lists them for the service. */
 
 /** The classes of Durable Objects. */
 export const objectClasses: ObjectClass[] = [WEBHOOK_OBJECTS];

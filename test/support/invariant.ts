@@ -1,4 +1,4 @@
-/** What always holds of the records of a capability. `results` are the rows of each of its queries. */
+/** A rule that always holds for the records of a capability. `results` are the rows of each of its queries. */
 export interface Invariant {
   /** Their parameter is the team. */
   queries: readonly string[];

@@ -22,7 +22,7 @@ export interface ObjectClass {
   open(deps: Deps, state: State): OpenObject;
   /** The methods that the Worker calls. */
   readonly calls: readonly string[];
-  /** Those that change nothing. */
+  /** The methods that change nothing. */
   readonly reads: readonly string[];
   /** The one that sets the alarm to now. */
   readonly wakes: string;

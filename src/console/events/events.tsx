@@ -158,7 +158,7 @@ interface RowProps {
   icon: IconName;
   sentence: ComponentChildren;
   at: string;
-  /** What the button shows. */
+  /** The label of the button. */
   label: string;
   children: ComponentChildren;
 }

@@ -70,7 +70,7 @@ function TagDialog({ files, onClose }: { files: Tagged[]; onClose: () => void })
   const others = useTags().filter((tag) => !own.has(tag));
   const [changes, setChanges] = useState<ReadonlyMap<string, boolean>>(new Map());
   const [text, setText] = useState("");
-  /** What may become one of the tags: it follows the last comma. */
+  /** The text that may become a tag: it follows the last comma. */
   const typing = text.replace(/.*,/s, "");
   const isMatch = (tag: string) => hasWords(tag, typing);
   // All stay in the list, so that the dialog keeps its height while the user types.

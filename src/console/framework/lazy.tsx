@@ -10,7 +10,7 @@ const PRELOAD_DELAY_MILLISECONDS = 1000;
 /** A component that is a function. */
 export type View<Props> = (props: Props) => ComponentChildren;
 
-/** What a page gets from its section. */
+/** The properties that a page gets from its section. */
 export interface PageProps {
   /** The record, on its page. */
   id: string;

@@ -12,7 +12,7 @@ import { client, latestCall, noteFailure, session } from "./session.ts";
  * starve them. Signing out reloads the page, which empties the store.
  */
 
-/** What the data are, then the ids of the records without which they can't be loaded, and the rest of what selects them. */
+/** The kind of the data, then the ids and filters that select them. */
 export type Key = readonly [kind: string, ...parts: (string | undefined)[]];
 
 interface State<T> {
@@ -54,7 +54,7 @@ const MAX_UNUSED = 20;
 
 const entries = new Map<string, Entry<unknown>>();
 
-/** The entry of a key. Its options are those of whoever uses it first: data of several pages are declared once, in data.ts. */
+/** The entry of a key. Its options are those of its first use: data of several pages are declared once, in data.ts. */
 function entryOf<T>(key: Key, load: Entry<T>["load"], options: DataOptions<T>): Entry<T> {
   const name = JSON.stringify(key);
   let entry = entries.get(name) as Entry<T> | undefined;

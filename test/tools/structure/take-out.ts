@@ -29,7 +29,7 @@ const CAPABILITIES: Record<string, Capability> = {
     tests: /webhook|outbox|deliver/i,
   },
   links: {
-    paths: ["src/links"],
+    paths: ["src/links", "src/transcripts/linked.ts", "src/transcripts/linked.routes.ts"],
     words: /\blinks?\b|\w+Links?\b|\blinks?[A-Z]/,
     names: /\b(create|list|revoke|describe|open)Links?\b|signFile|openTranscript|\blinks?\b|signing/,
     tests: /links?\b|share|signed/i,
