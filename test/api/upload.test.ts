@@ -81,7 +81,7 @@ describe("Uploading a file", () => {
   test("is allowed with a public key, which cannot read the file", async ({ team }) => {
     const { key: token } = await newKey(team, { isPublic: true });
     const { headers } = await call("POST", UPLOADS, { token, body: form("a.txt", "hello") });
-    const path = headers.get("Location") ?? "";
+    const path = `${headers.get("Location")}/metadata`;
     expect((await call("GET", path, { token })).status).toBe(403);
     expect((await team.call("GET", path)).status).toBe(200);
   });

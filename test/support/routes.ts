@@ -91,8 +91,8 @@ const makers: Record<Noun, (team: Team, route?: Pick<Route, "name">) => Promise<
     const { id } = await team.call("POST", "/docs/v1/uploads", { body: form("record.txt", "record") });
     const isWhole = !route || route.name === "DELETE /docs/v1/uploads/{id}";
     for (const kind of ["waveform", "transcript"]) {
-      if (!isWhole && !route.name.endsWith(`/${kind}`)) continue;
-      const put = routeNamed(`PUT /docs/v1/uploads/{id}/${kind}`);
+      const put = routes.find(({ name }) => name === `PUT /docs/v1/uploads/{id}/${kind}`);
+      if (!put || (!isWhole && !route.name.endsWith(`/${kind}`))) continue;
       await team.call(put.method, pathTo(put, id), requestFor(put));
     }
     return id;
@@ -132,8 +132,11 @@ export const tokenFor = ({ path }: Pick<Route, "path">, team: Team): string =>
 export const newRecord = (team: Team, route: Pick<Route, "name" | "path">): Promise<string> =>
   makers[nounOf(route)](team, route);
 
+/** The kinds of record that routes have. */
+const NOUNS = [...new Set(routes.filter(({ path }) => path.includes("{id}")).map(nounOf))];
+
 /** Creates a record of each kind, or of those. */
-export async function newRecords(team: Team, nouns = Object.keys(makers) as Noun[]): Promise<Records> {
+export async function newRecords(team: Team, nouns: Noun[] = NOUNS): Promise<Records> {
   const ids = await Promise.all(nouns.map(async (noun) => [noun, await makers[noun](team)]));
   return Object.fromEntries(ids) as Records;
 }
