@@ -56,8 +56,8 @@ import { WEBHOOK } from "./webhooks/webhook-rows.ts";
 import * as webhooks from "./webhooks/webhooks.routes.ts";
 
 /*
- * Lists all that the parts of the service know of each other. A capability is a folder, and this file has its names: to remove it, delete
- * both. event-types.ts has the types of events.
+ * Lists all that the parts of the service know of each other. A capability is a folder, and this file has its names; event-types.ts
+ * has its types of events. Some have a binding, too (deps.ts), a class of Durable Objects (index.ts), or scopes (access/scopes.ts).
  */
 
 /**
@@ -112,7 +112,7 @@ export const tags = [
   webhookMessages.messagesTag,
 ];
 
-/** The pages that anyone with their URL may open. */
+/** The pages that anyone with their URL may open: a list of each capability. */
 export const secretPages: SecretPage[] = [linkPages].flat();
 
 /** The requests that the service sends, for the document. */
