@@ -78,7 +78,12 @@ const forgot = publicOperation(
     tag: sessionsTag,
     summary: "Send a link to reset a password",
     sample: "await stowage.forgotPassword({ teamId, email });",
-    description: `Sends a link to the user with this email, if there is one, and at most one in five minutes. Sends none while an invitation that a caller created is open. The response is always the same. ${RATE_LIMITS.login} requests a minute for each account and client IP. A backend sends them with \`Authorization\` of a secret key of the team with the scope \`users:write\`: then they count per account only. Without email, the response is 501.`,
+    description:
+      "Sends a link to the user with this email, if there is one, and at most one in five minutes. " +
+      "Sends none while an invitation that a caller created is open. The response is always the same. " +
+      `${RATE_LIMITS.login} requests a minute for each account and client IP. ` +
+      "A backend sends them with `Authorization` of a secret key of the team with the scope `users:write`: " +
+      "then they count per account only. Without email, the response is 501.",
     optionalScope: "users:write",
     body: z.strictObject({ teamId: text(1, 100), email: text(1, 254) }),
     bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com" },

@@ -97,7 +97,10 @@ const create = writeOperation(
     tag: keysTag,
     summary: "Create an API key",
     sample: 'const { key } = await stowage.keys.create({ name: "Importer", scopes: ["files:upload", "files:read"] });',
-    description: `A secret key creates keys for its own team, which can have ${MAX_TEAM_KEYS.toLocaleString("en")}. Expired keys do not count: they are kept for ${EXPIRED_KEY_DAYS} days, or until the team needs their place. If the operator omits \`teamId\`, the key gets a new team, which has its name. An unknown \`teamId\` gets 404.`,
+    description:
+      `A secret key creates keys for its own team, which can have ${MAX_TEAM_KEYS.toLocaleString("en")}. ` +
+      `Expired keys do not count: they are kept for ${EXPIRED_KEY_DAYS} days, or until the team needs their place. ` +
+      "If the operator omits `teamId`, the key gets a new team, which has its name. An unknown `teamId` gets 404.",
     body: z.strictObject({
       name: name(1),
       isPublic: z.boolean().default(false),
@@ -214,7 +217,12 @@ const rotate = writeOperation(
     summary: "Rotate an API key",
     sample: "const { key } = await stowage.keys.rotate(id, { overlapSeconds: 3600 });",
     description:
-      "Creates a key with the same name, scopes, limits, user and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.\n\nIf you get no response, repeat the request: until the new key is used, for an hour, the caller who created it gets the same key again. An overlap is at least a minute for a key that rotates itself, or its session.",
+      "Creates a key with the same name, scopes, limits, user and lifetime, counted from now. " +
+      "The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. " +
+      "The caller's scopes must cover those of the key.\n\n" +
+      "If you get no response, repeat the request: " +
+      "until the new key is used, for an hour, the caller who created it gets the same key again. " +
+      "An overlap is at least a minute for a key that rotates itself, or its session.",
     body: z.strictObject({
       overlapSeconds: z
         .int()

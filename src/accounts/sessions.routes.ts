@@ -79,7 +79,14 @@ const login = publicOperation(
     tag: sessionsTag,
     summary: "Log in as a user",
     sample: "const { key } = await stowage.logIn({ teamId, email, password });",
-    description: `Returns a session, in the shape of an API key named after the user. It has the scopes of the user's role, expires after \`expiresIn\` seconds, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response. A user has at most ${MAX_USER_SESSIONS} sessions by logging in: with another one, the oldest ends.\n\nOnly failed logins count for the limit, per account and per client IP. A backend logs its users in with \`Authorization\` of a secret key of the team with the scope \`users:write\`: then failures count per account only. Any other token changes nothing.`,
+    description:
+      "Returns a session, in the shape of an API key named after the user. " +
+      "It has the scopes of the user's role, expires after `expiresIn` seconds, and is revoked when the user is deleted or gets a new password. " +
+      `Its token is shown only in this response. A user has at most ${MAX_USER_SESSIONS} sessions by logging in: ` +
+      "with another one, the oldest ends.\n\n" +
+      "Only failed logins count for the limit, per account and per client IP. " +
+      "A backend logs its users in with `Authorization` of a secret key of the team with the scope `users:write`: " +
+      "then failures count per account only. Any other token changes nothing.",
     optionalScope: "users:write",
     body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256), expiresIn }),
     bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com", password: "correct horse battery" },

@@ -164,7 +164,9 @@ const update = writeOperation(
     summary: "Update or suspend a team",
     sample: 'const team = await stowage.teams.update(id, { status: "suspended" });',
     description:
-      "From the next request on, every token of a suspended team gets 403 `team_suspended`, and the team's links get 404. An upload request that is in progress finishes. Signed URLs work until they expire. Files are processed as before. Its webhooks wait: set `status` to `active` to resume the team, and they are sent the events in between.",
+      "From the next request on, every token of a suspended team gets 403 `team_suspended`, and the team's links get 404. " +
+      "An upload request that is in progress finishes. Signed URLs work until they expire. Files are processed as before. " +
+      "Its webhooks wait: set `status` to `active` to resume the team, and they are sent the events in between.",
     body: atLeastOneField(
       z.strictObject({ name: name(1), status: z.enum(["active", "suspended"]), maxBytes, maxFiles, retentionDays }),
     ),

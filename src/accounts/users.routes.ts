@@ -195,7 +195,10 @@ const update = writeOperation(
     summary: "Update a user",
     sample: 'const user = await stowage.users.update(id, { lastName: "King" }, { version: 0 });',
     description:
-      "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and lose the scopes that the role lacks, also if it changes again. The webhooks of a user who becomes a `contributor` are disabled. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
+      "A new password revokes the user's sessions. " +
+      "A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and lose the scopes that the role lacks, also if it changes again. " +
+      "The webhooks of a user who becomes a `contributor` are disabled. " +
+      "Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
     body: atLeastOneField(
       z.strictObject({
         firstname: name(0),
@@ -250,7 +253,12 @@ const remove = writeOperation(
     summary: "Delete a user",
     sample: "await stowage.users.delete(id);",
     description:
-      "Also ends the user's sessions, and revokes the API keys created with them, whatever their scopes, unless `keepKeys` is true. A kept key has no user, and sees all files of the team. Cancels the unfinished uploads of both. Disables the webhooks that the user created, unless `keepKeys` is true. Deletes the folders that the user created as a contributor, but not the files in them. Download links that the user created stay until they expire or are revoked. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
+      "Also ends the user's sessions, and revokes the API keys created with them, whatever their scopes, unless `keepKeys` is true. " +
+      "A kept key has no user, and sees all files of the team. Cancels the unfinished uploads of both. " +
+      "Disables the webhooks that the user created, unless `keepKeys` is true. " +
+      "Deletes the folders that the user created as a contributor, but not the files in them. " +
+      "Download links that the user created stay until they expire or are revoked. " +
+      "Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
     query: z.object({
       keepKeys: z
         .enum(["true", "false"])
@@ -283,7 +291,15 @@ const invite = writeOperation(
     tag: usersTag,
     summary: "Invite a user, or let them reset their password",
     sample: "const { url, token } = await stowage.users.invite(id);",
-    description: `Returns a link with which the person sets the user's password, once, until it expires. It ends earlier with a newer one, and if the email, the role or the password changes. It works only while you could still create it: not after your user is deleted or loses the scopes, or your key is deleted. A rotated key's successor counts as the key. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead: at most one email in five minutes to a user and a mailbox, ${MAX_TEAM_MAILS} a day for a team, and ${MAX_MAILS.toLocaleString("en")} for the service (429).`,
+    description:
+      "Returns a link with which the person sets the user's password, once, until it expires. " +
+      "It ends earlier with a newer one, and if the email, the role or the password changes. " +
+      "It works only while you could still create it: " +
+      "not after your user is deleted or loses the scopes, or your key is deleted. " +
+      "A rotated key's successor counts as the key. Whoever has the link can log in as the user: hand it over safely. " +
+      "A page of your own can take the `token`, and send it to `POST /auth/v1/invitations/accept`. " +
+      "Your scopes must cover those of the user's role. With `email`, the service sends the link to the user instead: " +
+      `at most one email in five minutes to a user and a mailbox, ${MAX_TEAM_MAILS} a day for a team, and ${MAX_MAILS.toLocaleString("en")} for the service (429).`,
     body: z.strictObject({
       email: z.boolean().default(false).meta({ description: "Sends the link by email instead of returning it." }),
       expiresIn: z

@@ -12,7 +12,10 @@ const hold = writeOperation(
     summary: "Hold a file",
     sample: 'await stowage.files.hold(id, "A claim about the interview");',
     description:
-      "Until the hold is released, the file can't be deleted or erased, by a request, by retention, or with its team; its `deleteAfter` can't be changed. Everything else can, such as its name and folder. A file in the trash can be held, too: it stays there. Holding it again replaces the reason. A contributor can't hold files.",
+      "Until the hold is released, the file can't be deleted or erased, by a request, by retention, or with its team; " +
+      "its `deleteAfter` can't be changed. Everything else can, such as its name and folder. " +
+      "A file in the trash can be held, too: it stays there. Holding it again replaces the reason. " +
+      "A contributor can't hold files.",
     body: z.strictObject({ reason: text(1, MAX_REASON_LENGTH) }),
     bodyExample: { reason: "Legal case 2026-17" },
     success: {

@@ -18,7 +18,12 @@ const list = listOperation(
     tag: filesTag,
     summary: "List files",
     sample: 'for await (const file of stowage.files.list({ folder: "podcast/2026" })) console.log(file.name);',
-    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and the request is heavy. For a contributor, one filter other than \`folder\` and \`name\` is enough. So is a search, which may also return such a page; it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
+    description:
+      "Newest first, or by name if `name` or `search` is given without `sort`. " +
+      "With several filters, a page may be short or empty and still have a `Link`, and the request is heavy. " +
+      "For a contributor, one filter other than `folder` and `name` is enough. " +
+      "So is a search, which may also return such a page; " +
+      `it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
     query: pageQuery("files").extend({
       status: z.enum(FILE_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
@@ -41,7 +46,10 @@ const list = listOperation(
         }, `Must have 1 to ${MAX_SEARCHED_WORDS} words.`)
         .optional()
         .meta({
-          description: `Up to ${MAX_SEARCHED_WORDS} words, in any order and case, and without accents: \`cafe\` finds \`Café\`. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders.`,
+          description:
+            `Up to ${MAX_SEARCHED_WORDS} words, in any order and case, and without accents: \`cafe\` finds \`Café\`. ` +
+            "Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. " +
+            "Searches the first 200 bytes of each, and whole folders.",
         }),
       sort: z.enum(FILE_ORDERS).optional().meta({ description: "`-`: descending." }),
     }),

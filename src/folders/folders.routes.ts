@@ -136,8 +136,6 @@ const remove = writeOperation(
   },
 );
 
-/* Changes */
-
 export const operations = {
   listFolders: list,
   createFolder: create,

@@ -58,7 +58,13 @@ export function renderIndex({ operations, tags }: { operations: Api; tags: Tag[]
     `# ${TITLE}`,
     "> An HTTP service for accounts, API keys and audio files: uploads, metadata, transcripts, links and webhooks.",
     "Send a token with every request, as `Authorization: Bearer <token>`, unless the operation needs none. Requests and responses are JSON, except file contents. Every operation below links to a page with its parameters, body, response and errors.",
-    `## Documents\n\n- [Introduction](${PAGES}.md): quickstart, authentication, scopes, errors, lists, retries and rate limits\n- [OpenAPI 3.1](/openapi.json): every operation and schema, for generators of clients\n- [Guide](/guide.md): tasks with their calls, such as uploads from a web page, sharing, users and webhooks\n- [Client](/client.md): the typed client, the upload element with its recorder, and the command line\n- [Reference](${PAGES}): the same for people, with forms to try it`,
+    "## Documents\n\n" +
+      `- [Introduction](${PAGES}.md): ` +
+      "quickstart, authentication, scopes, errors, lists, retries and rate limits\n- [OpenAPI 3.1](/openapi.json): " +
+      "every operation and schema, for generators of clients\n- [Guide](/guide.md): " +
+      "tasks with their calls, such as uploads from a web page, sharing, users and webhooks\n- [Client](/client.md): " +
+      `the typed client, the upload element with its recorder, and the command line\n- [Reference](${PAGES}): ` +
+      "the same for people, with forms to try it",
     ...groups,
   ].join("\n\n")}\n`;
 }

@@ -120,13 +120,13 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
 
 /** Anyone who sees a web page can use its public key or upload token, so these can reserve only a fifth of the storage quota. */
 const PUBLIC_QUOTA_DIVISOR = 5;
-/** Each holds quota and R2 objects, and every creation reads all of them to count. */
+/** An unfinished upload holds quota and R2 objects, and every creation reads all of the team's to count them. */
 const MAX_UNFINISHED_UPLOADS = 100;
-/** Visitors leave half of the uploads to the team itself, for the same reason. */
+/** Anyone can be a visitor, so visitors leave half of `MAX_UNFINISHED_UPLOADS` to the team itself. */
 const MAX_PUBLIC_UPLOADS = 50;
-/** Half of these, so that the visitors of one public key can't block the other keys. */
+/** Half of `MAX_PUBLIC_UPLOADS`, so that the visitors of one public key can't block the other keys. */
 const MAX_UPLOADS_PER_PUBLIC_KEY = 25;
-/** A quarter of the team's, so that one contributor can't block the team. */
+/** A quarter of `MAX_UNFINISHED_UPLOADS`, so that one contributor can't block the team. */
 const MAX_UPLOADS_PER_CONTRIBUTOR = 25;
 
 /** The part of the quota that an upload takes. */

@@ -16,7 +16,11 @@ const get = readOperation(
     tag: filesTag,
     summary: "Get the team's usage",
     sample: "const { bytes, maxBytes } = await stowage.usage();",
-    description: `The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. \`events\` are those of files and links: the oldest above \`maxEvents\` are deleted within minutes. A contributor gets what their own files take, without uploads in progress and events: of the newest ${MAX_COUNTED_FILES.toLocaleString("en")} files, and of as many in the trash.`,
+    description:
+      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. " +
+      "`events` are those of files and links: the oldest above `maxEvents` are deleted within minutes. " +
+      "A contributor gets what their own files take, without uploads in progress and events: " +
+      `of the newest ${MAX_COUNTED_FILES.toLocaleString("en")} files, and of as many in the trash.`,
     isHeavy: true,
     success: {
       description: "The usage.",

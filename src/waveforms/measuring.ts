@@ -127,7 +127,7 @@ async function claim(deps: Deps, { teamId, fileId, attempt }: WaveformJob): Prom
   const begin = deps.db
     .update(measurements)
     .set({ attempts: attempt + 1, dueAt: null })
-    .where(and(isDue, hasRow(files, and(isFile(key)))))
+    .where(and(isDue, hasRow(files, isFile(key))))
     .returning({ fileId: measurements.fileId });
   const { originalName, sizeBytes, audio } = files;
   const select = deps.db

@@ -66,7 +66,11 @@ const set = writeOperation(
       "For a format that the service does not decode, such as AAC, or for other peaks than its own, which never replace them. " +
       `Takes one or two channels of ${MIN_PEAKS} to ${MAX_PEAKS} peaks from -1 to 1, from any client that has decoded the ` +
       "audio, and replaces the previous waveform. Each peak is stored as a byte, with an error of at most 0.0045; -1, 0, and 1 " +
-      `are exact. The file's \`peaks\` show it in small, and the event is \`file.updated\` with the field \`waveform\`. Deleting the file deletes the waveform. The public key or upload token that uploaded the file can set a waveform if it has none, and gets 403 if it has one. The service's own measurement replaces it, if it decodes the format. The body may have ${MAX_WAVEFORM_BYTES / 1024} KiB.`,
+      "are exact. The file's `peaks` show it in small, and the event is `file.updated` with the field `waveform`. " +
+      "Deleting the file deletes the waveform. " +
+      "The public key or upload token that uploaded the file can set a waveform if it has none, and gets 403 if it has one. " +
+      "The service's own measurement replaces it, if it decodes the format. " +
+      `The body may have ${MAX_WAVEFORM_BYTES / 1024} KiB.`,
     body: waveformSchema,
     maxBodyBytes: MAX_WAVEFORM_BYTES,
     bodyExample: {
