@@ -8,3 +8,9 @@ export function withIds<T>(value: T): T {
   if ("_id" in value) Object.assign(value, { id: value._id });
   return value;
 }
+
+/** The data of an event as the service sends them: without the `id` that `withIds` adds. */
+export function asSent<T extends object>(data: T): T {
+  const { id: _, ...sent } = data as T & { id?: unknown };
+  return "_id" in data ? (sent as T) : data;
+}

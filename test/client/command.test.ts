@@ -1324,9 +1324,12 @@ describe("stowage webhooks listen", () => {
   test("forwards the events of the given types in order, signed as by the service", async () => {
     const { team, machine } = await newMachine();
     const received: Promise<WebhookMessage>[] = [];
+    const bodies: string[] = [];
     const secret = `whsec_${Buffer.alloc(32, 7).toString("base64")}`;
     const endpoint = createServer(async (request, response) => {
-      received.push(verifyMessage(await text(request), request.headers, secret));
+      const body = await text(request);
+      bodies.push(body);
+      received.push(verifyMessage(body, request.headers, secret));
       response.writeHead(received.length === 1 ? 500 : 204).end();
     }).listen(0, "localhost");
     onTestFinished(() => void endpoint.close());
@@ -1352,6 +1355,8 @@ describe("stowage webhooks listen", () => {
         return { id, timestamp, type, teamId, actor, subject, data };
       }),
     );
+    // The service names a record by `_id` alone.
+    for (const body of bodies) expect(Object.keys(JSON.parse(body).data)).not.toContain("id");
     const other = await machine.run(args.replace(to, "http://127.0.0.1:9").replace("limit 2", "limit 1"));
     expect(other.stdout).toMatch(/\t(ECONNREFUSED|bad port)\n$/);
     expect(other.stderr).toMatch(/Signing secret: whsec_[A-Za-z0-9+/]{43}=\n$/);

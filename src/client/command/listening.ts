@@ -1,5 +1,6 @@
 import { createHmac, randomBytes } from "node:crypto";
 import type { Event, EventType } from "../index.ts";
+import { asSent } from "../internal.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 
@@ -27,7 +28,7 @@ async function forward(event: Event, url: string, secret: string, { signal }: Co
   // The event log also names the actor.
   const { kind, keyId, userId, requestId } = event.actor;
   const actor = { kind, keyId, userId, requestId };
-  const body = JSON.stringify({ id, type, timestamp, teamId, actor, subject, data });
+  const body = JSON.stringify({ id, type, timestamp, teamId, actor, subject, data: asSent(data) });
   const timeout = AbortSignal.timeout(TIMEOUT_MILLISECONDS);
   try {
     const response = await fetch(url, {

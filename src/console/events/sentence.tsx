@@ -1,4 +1,5 @@
 import { type Event, isFileEvent, type RecordedEvent } from "../../client/index.ts";
+import { asSent } from "../../client/internal.ts";
 import { href } from "../framework/router.ts";
 import { session } from "../framework/session.ts";
 import { NOUNS } from "../nouns.ts";
@@ -137,7 +138,7 @@ export function EventDetails({ event: { _id, actor, subject, data } }: { event: 
           )}
         </p>
       )}
-      <pre class="json">{JSON.stringify(data, null, 2)}</pre>
+      <pre class="json">{JSON.stringify(asSent(data), null, 2)}</pre>
     </div>
   );
 }

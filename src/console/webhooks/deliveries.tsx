@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Delivery, RecordedEvent, Webhook } from "../../client/index.ts";
+import { asSent } from "../../client/internal.ts";
 import { labelOf } from "../events/event-types.ts";
 import { useNames } from "../events/names.tsx";
 import { Subject, titleOf } from "../events/sentence.tsx";
@@ -79,7 +80,7 @@ function DeliveryRequest({ event, attempt }: { event: RecordedEvent; attempt: At
           .map(([name, value]) => `${name}: ${value}\n`)
           .join("")}
         {"\n"}
-        {JSON.stringify({ id, type, timestamp, teamId, actor, subject, data }, null, 2)}
+        {JSON.stringify({ id, type, timestamp, teamId, actor, subject, data: asSent(data) }, null, 2)}
       </pre>
     </details>
   );
