@@ -2,7 +2,7 @@ import { and, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { type Actor, stillAllowed } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Batch, type Guard, type NamedBatch, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
+import { type Batch, type NamedBatch, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
 import { isRaised, isStorageFull } from "../platform/retry.ts";
 import { DAY, databaseOf, SECOND, zeroId } from "../platform/system.ts";
 import { MAX_DAILY_USER_EVENTS } from "../rate-limits.ts";
@@ -249,8 +249,8 @@ const isEvent = (query: Query): query is NewEvent => "event" in query;
 
 interface WriteWithEventOptions {
   isIdempotent: boolean;
-  /** The writer: the first statement is `stillAllowed`, or another guard. Null if the service writes for itself. */
-  caller: Actor | Guard | null;
+  /** The first statement of the batch is `stillAllowed` for this caller. Null if the service writes for itself. */
+  caller: Actor | null;
   /** Scopes that the caller must still have besides that of the operation: what it grants, or what its target has. */
   granted?: number;
   needsInserts?: boolean;
@@ -267,7 +267,7 @@ export async function writeWithEvent<const B extends NamedBatch>(
   batch: B,
   { isIdempotent, caller, granted = 0, needsInserts = false }: WriteWithEventOptions,
 ): Promise<RowsOf<B>> {
-  const guard = caller && ("query" in caller ? caller : stillAllowed(deps, caller, { granted }));
+  const guard = caller && stillAllowed(deps, caller, { granted });
   const options = { isIdempotent, caller: guard };
   const events = queriesIn(batch).filter(isEvent);
   // A batch has up to a hundred events of one type.

@@ -3,8 +3,8 @@ import { stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Initiator, writeWithEvent } from "../events/events.ts";
-import { evaluate, firstOf, type Guard, hasRow, insertWhere, write } from "../platform/db.ts";
+import { SYSTEM, writeWithEvent } from "../events/events.ts";
+import { evaluate, firstOf, hasRow, insertWhere, write } from "../platform/db.ts";
 import { HOUR } from "../platform/system.ts";
 import { fileObjects } from "./beside.schema.ts";
 import { besideKey, type Kind } from "./beside.ts";
@@ -43,8 +43,8 @@ interface NewObject {
 }
 
 interface WriteOptions {
-  initiator: Initiator;
-  caller: Guard | null;
+  /** Null if the service itself writes. */
+  actor: TeamActor | null;
   /** Which current objects the new one may replace. */
   replaces: "all" | "provisional" | "none";
   /** Which files are the caller's. */
@@ -73,7 +73,7 @@ async function begin(
   file: FileOf,
   version: string,
   { kind, bytes: _, ...facts }: NewObject,
-  { caller, replaces, isOfCaller }: WriteOptions,
+  { actor, replaces, isOfCaller }: WriteOptions,
 ) {
   const { db, settings, system } = deps;
   const { reservedBytes = 0 } = facts;
@@ -110,7 +110,7 @@ async function begin(
   const insert = insertWhere(db, fileObjects, row, sql`${isSelected} and ${refusal} is null`, sql`${files}`);
   const {
     check: [found],
-  } = await write(deps, { check, insert }, { isIdempotent: true, caller });
+  } = await write(deps, { check, insert }, { isIdempotent: true, caller: actor && stillAllowed(deps, actor) });
   return found ? found.refusal : "not_found";
 }
 
@@ -123,35 +123,33 @@ async function finish(
   file: FileOf,
   version: string,
   { kind }: NewObject,
-  { initiator, replaces }: WriteOptions,
+  { actor, replaces }: WriteOptions,
 ) {
   const { db } = deps;
   const now = deps.system.now();
-  const isWriting = and(isVersion(file, version), eq(fileObjects.state, "writing"), isKept(file));
-  const canFinish = and(isWriting, not(hasRow(fileObjects, isCurrent(file, kind))));
+  const isOwn = isVersion(file, version);
+  const isWriting = eq(fileObjects.state, "writing");
+  const isFinishable = and(isOwn, isWriting, isKept(file));
+  const canFinish = and(isFinishable, not(hasRow(fileObjects, isCurrent(file, kind))));
   const replace = db
     .update(fileObjects)
     .set(whenReplaced(now))
-    .where(and(isCurrent(file, kind), REPLACEABLE[replaces], hasRow(fileObjects, isWriting)));
+    .where(and(isCurrent(file, kind), REPLACEABLE[replaces], hasRow(fileObjects, isFinishable)));
   // Before the row, because a repetition must not change the file again.
   const note = db
     .update(files)
     .set(changed(now))
     .where(and(isFile(file), hasRow(fileObjects, canFinish)));
   const finished = db.update(fileObjects).set({ state: "current", dueAt: null, updatedAt: now }).where(canFinish);
-  const updatedAt = sql<
-    number | null
-  >`(select ${fileObjects.updatedAt} from ${fileObjects} where ${isVersion(file, version)})`;
-  const isAbandoned = sql<
-    0 | 1
-  >`not ${hasRow(fileObjects, and(isVersion(file, version), eq(fileObjects.state, "writing")))}`;
+  const updatedAt = sql<number | null>`(select ${fileObjects.updatedAt} from ${fileObjects} where ${isOwn})`;
+  const isAbandoned = sql<0 | 1>`not ${hasRow(fileObjects, and(isOwn, isWriting))}`;
   const isThere = sql<0 | 1>`${isKept(file)}`;
   const end = evaluate(db, {
     updatedAt: updatedAt.as("updated"),
     isAbandoned: isAbandoned.as("abandoned"),
     isThere: isThere.as("there"),
   });
-  const updated = { type: FILE_EVENTS.updated, initiator, file, fields: [kind] };
+  const updated = { type: FILE_EVENTS.updated, initiator: actor ?? SYSTEM, file, fields: [kind] };
   const batch = { replace, note: recordedFile(deps, updated, note), finished, end };
   // The caller had the right when the write began.
   return (await writeWithEvent(deps, batch, { isIdempotent: true, caller: null })).end[0];
@@ -224,7 +222,7 @@ export async function deleteObject(deps: Deps, actor: TeamActor, id: string, kin
       .from(fileObjects)
       .where(and(isBeside(file), eq(fileObjects.kind, kind), wasCurrent)),
   };
-  const { ended } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
+  const { ended } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor });
   // By an earlier attempt of this batch, too, whose response was lost.
   if (!ended.some((one) => one.dueAt === replaced.dueAt)) throw new AppError("not_found");
   await removeObjects(

@@ -1,5 +1,5 @@
 import { and, eq, isNull, not, type SQL, sql } from "drizzle-orm";
-import { stillAllowed, type TeamActor } from "../access/authorization.ts";
+import type { TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
@@ -218,11 +218,7 @@ export async function deleteFiles(
     .from(uploads)
     .where(and(uploadsOf(actor), isOneOf(uploads.fileId, ids), isCanceled));
   const batch = { changes, ...placesOf(deps, actor, ids), canceled };
-  const {
-    kept,
-    left,
-    canceled: ended,
-  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
+  const { kept, left, canceled: ended } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor });
   const waiting = left.filter((row) => row.trashedAt === null);
   await deps.bytes.remove(waiting.flatMap(storedKeys));
   // The recovery job erases the uploads of many files. A form upload that is still sending the bytes cleans up itself.

@@ -1,4 +1,4 @@
-import { type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
+import type { Credential, TeamActor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type BesideObject, fetchObject } from "../files/beside.ts";
@@ -35,9 +35,8 @@ export async function setTranscript(
   { bytes, language }: { bytes: Uint8Array; language: string | null },
 ): Promise<Omit<BesideObject, "version">> {
   const reservedBytes = bytes.length;
-  const options = { initiator: actor, caller: stillAllowed(deps, actor), replaces: "all" } as const;
   const object = { kind: KIND, bytes, reservedBytes, language } as const;
-  const updatedAt = await writeObject(deps, { ...actor, id }, object, options);
+  const updatedAt = await writeObject(deps, { ...actor, id }, object, { actor, replaces: "all" });
   if (typeof updatedAt !== "number") throw new AppError("not_found");
   return { language, reservedBytes, updatedAt };
 }

@@ -1,8 +1,7 @@
 import { isVisitor } from "../access/actor.ts";
-import { type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
+import type { Credential, TeamActor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { SYSTEM } from "../events/events.ts";
 import { fetchObject } from "../files/beside.ts";
 import { writeObject } from "../files/beside-writes.ts";
 import { isUploadedBy, MAX_SHOWN_PEAK, SHOWN_PEAKS } from "../files/files.ts";
@@ -71,8 +70,7 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
   const isOfVisitor = isVisitor(actor);
   const object = { ...objectOf(channels), isProvisional: isOfVisitor };
   const written = await writeObject(deps, { ...actor, id }, object, {
-    initiator: actor,
-    caller: stillAllowed(deps, actor),
+    actor,
     replaces: isOfVisitor ? "none" : "all",
     isOfCaller: isOfVisitor ? isUploadedBy(actor) : undefined,
   });
@@ -86,6 +84,6 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
 /** Never replaces a waveform that the team has set. @returns whether it is stored */
 export async function setMeasuredWaveform(deps: Deps, file: FileOf, channels: Channels): Promise<boolean> {
   const object = { ...objectOf(channels), isProvisional: true };
-  const options = { initiator: SYSTEM, caller: null, replaces: "provisional" } as const;
+  const options = { actor: null, replaces: "provisional" } as const;
   return typeof (await writeObject(deps, file, object, options)) === "number";
 }
