@@ -1,8 +1,9 @@
 /**
  * `npm run types:client` writes test/api/openapi.json, the document of the API, so that a change of the API shows in a diff,
  * and src/client/api.ts, its types, for the client, which must not import the Worker. With --check, it fails if one of
- * them is outdated. openapi-typescript can't do it: it needs the compiler API that
- * TypeScript 7 no longer has.
+ * them is outdated. openapi-typescript 7 was tried in its place. Its records are types without names, so an editor shows
+ * `const key: {…}` with 572 characters instead of `const key: ApiKey`, `scopes: ("files:upload" | …)[]` with all
+ * values instead of `Scope[]`, and no comment for fields that the document does not describe. Its file is ten times as long.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
