@@ -36,6 +36,8 @@ await build({
   ...options,
   entryPoints: { command: join(source, "command/main.ts") },
   platform: "node",
+  // The same at run time.
+  alias: { "@commander-js/extra-typings": "commander" },
   // commander is CommonJS.
   banner: { js: 'import { createRequire } from "node:module";\nconst require = createRequire(import.meta.url);' },
 });

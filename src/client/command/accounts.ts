@@ -1,4 +1,4 @@
-import { type Command, Option } from "commander";
+import { type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
 import type { ApiKey, Session, User } from "../index.ts";
 import {
   addGroup,
@@ -6,7 +6,6 @@ import {
   choice,
   choices,
   type Define,
-  type Deletion,
   EXPIRY_HINT,
   FILE_TYPES,
   IDS,
@@ -48,22 +47,20 @@ function printUser({ results }: Context, { password, ...rest }: Omit<User, "__v"
   results.print(rest, [rest._id, rest.role, rest.email, `${rest.firstName} ${rest.lastName}`.trim()], USER_WIDTHS);
 }
 
-export function addAccountCommands(program: Command, define: Define): void {
+export function addAccountCommands(program: CommandUnknownOpts, define: Define): void {
   addKeyCommands(program, define);
   addSessionCommands(program, define);
   addUserCommands(program, define);
 }
 
-type KeyScopes = ApiKey["scopes"];
-type KeyLimits = NonNullable<ApiKey["limits"]>;
 const scopesOption = () => choices("--scopes <list>", "what the key may do, separated by commas", SCOPES);
 
-function addKeyCommands(program: Command, define: Define): void {
+function addKeyCommands(program: CommandUnknownOpts, define: Define): void {
   const keys = addGroup(program, "keys", "List, create, update, rotate, and revoke API keys.", [
     "stowage keys",
     'stowage keys create "Web player" --public',
   ]);
-  define<{ limit?: number; team?: string }>(
+  define(
     keys
       .command("ls", { isDefault: true })
       .option(...LIMIT)
@@ -74,13 +71,13 @@ function addKeyCommands(program: Command, define: Define): void {
         printKey(context, key);
     },
   );
-  define<{ reveal?: boolean }>(
+  define(
     keys
       .command("show")
       .argument("<id>", "ID of the key")
       .option("--reveal", "also show the key itself, which the event log records"),
     { ids: "keys", summary: "Show an API key" },
-    async (context, [id = ""], { reveal }) => {
+    async (context, [id], { reveal }) => {
       const { keys } = context.stowage;
       if (reveal) return context.results.printRecord(await keys.get(id, context.call));
       // Unlike the key itself, the list shows no token.
@@ -89,7 +86,7 @@ function addKeyCommands(program: Command, define: Define): void {
       throw new Failure("not_found", `${id}: Not found.`);
     },
   );
-  define<KeyLimits & { public?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
+  define(
     keys
       .command("create")
       .argument("<name>", "label of the key")
@@ -107,7 +104,7 @@ function addKeyCommands(program: Command, define: Define): void {
       summary: "Create an API key and show it (`keys ls` does not)",
       examples: ['stowage keys create "Application 42" --public --file-types audio --expires 2026-12-31'],
     },
-    async (context, [name = ""], { public: isPublic = false, scopes, expires, team: teamId, ...limits }) => {
+    async (context, [name], { public: isPublic = false, scopes, expires, team: teamId, ...limits }) => {
       if (isPublic && scopes?.some((scope) => scope !== "files:upload"))
         throw new Failure("usage", "A public key can only upload. Leave out --scopes.");
       const isLimited = Object.keys(limits).length > 0;
@@ -115,7 +112,7 @@ function addKeyCommands(program: Command, define: Define): void {
       context.results.printRecord(await context.stowage.keys.create(key, context.call));
     },
   );
-  define<{ name?: string; scopes?: KeyScopes; expires?: string }>(
+  define(
     keys
       .command("update")
       .argument("<id>", "ID of the key")
@@ -123,11 +120,11 @@ function addKeyCommands(program: Command, define: Define): void {
       .addOption(scopesOption())
       .option("--expires <date>", `when the key expires, earlier than before (${EXPIRY_HINT})`, parseStart),
     { ids: "keys", summary: "Rename an API key, or reduce what it may do" },
-    async (context, [id = ""], { name, scopes, expires }) => {
+    async (context, [id], { name, scopes, expires }) => {
       printKey(context, await context.stowage.keys.update(id, { name, scopes, expiresAt: expires }, context.call));
     },
   );
-  define<{ overlap?: number }>(
+  define(
     keys
       .command("rotate")
       .argument("<id>", "ID of the key")
@@ -137,7 +134,7 @@ function addKeyCommands(program: Command, define: Define): void {
       summary: "Create a key in place of another and show it",
       examples: ["stowage keys rotate 0193477be8a01f9c3ad5e7b2 --overlap 3600"],
     },
-    async (context, [id = ""], { overlap }) => {
+    async (context, [id], { overlap }) => {
       const { keys } = context.stowage;
       context.results.printRecord(await keys.rotate(id, { overlapSeconds: overlap }, context.call));
       // Unlike the key itself, the list shows no token, which would be recorded. This key may lack the scope for it.
@@ -149,22 +146,22 @@ function addKeyCommands(program: Command, define: Define): void {
       if (old) context.notify(`The old key expires at ${old.expiresAt}.`);
     },
   );
-  define<Deletion>(
+  define(
     withDeletion(keys.command("rm").argument(...IDS)),
     { summary: "Revoke API keys", ids: "keys" },
-    async (context, ids, options) => {
+    async (context, [ids], options) => {
       const words = { verb: "Revoke", noun: "API key", done: "revoked" };
       await removeEach(context, ids, words, options, (id) => context.stowage.keys.delete(id, context.call));
     },
   );
 }
 
-function addSessionCommands(program: Command, define: Define): void {
+function addSessionCommands(program: CommandUnknownOpts, define: Define): void {
   const sessions = addGroup(program, "sessions", "List and end sessions.", [
     "stowage sessions",
     "stowage sessions rm 0193477c4f1b6a2d8e0c3b57",
   ]);
-  define<{ limit?: number }>(
+  define(
     sessions.command("ls", { isDefault: true }).option(...LIMIT),
     { summary: "List sessions, newest first" },
     async (context, _, { limit }) => {
@@ -172,22 +169,14 @@ function addSessionCommands(program: Command, define: Define): void {
         printSession(context, session);
     },
   );
-  define<Deletion>(
+  define(
     withDeletion(sessions.command("rm").argument(...IDS)),
     { summary: "End sessions", ids: "sessions" },
-    async (context, ids, options) => {
+    async (context, [ids], options) => {
       const words = { verb: "End", noun: "session", done: "ended" };
       await removeEach(context, ids, words, options, (id) => context.stowage.sessions.delete(id, context.call));
     },
   );
-}
-
-interface UserOptions {
-  email?: string;
-  first?: string;
-  last?: string;
-  password?: boolean;
-  role?: User["role"];
 }
 
 const roleOption = (isNew: boolean) =>
@@ -209,13 +198,13 @@ async function findUser(context: Context, given: string): Promise<User> {
   return found;
 }
 
-function addUserCommands(program: Command, define: Define): void {
+function addUserCommands(program: CommandUnknownOpts, define: Define): void {
   const users = addGroup(program, "users", "List, create, edit, and delete users.", [
     "stowage users --name Ada",
     "stowage users create ada@example.com --first Ada < password.txt",
     "stowage users invite grace@example.com",
   ]);
-  define<{ name?: string; email?: string; limit?: number }>(
+  define(
     users
       .command("ls", { isDefault: true })
       .option("--name <prefix>", "start of the full name")
@@ -227,7 +216,7 @@ function addUserCommands(program: Command, define: Define): void {
       for await (const user of limited(limit, found)) printUser(context, user);
     },
   );
-  define<UserOptions>(
+  define(
     users
       .command("create")
       .argument("<email>", "email address")
@@ -235,7 +224,7 @@ function addUserCommands(program: Command, define: Define): void {
       .option("--last <name>", "last name")
       .addOption(roleOption(true)),
     { summary: "Create a user; prompts for the password or reads it from stdin" },
-    async (context, [email = ""], { first, last, role }) => {
+    async (context, [email], { first, last, role }) => {
       const password = await askPassword(context);
       const user = { email, password, firstName: first, lastName: last, role };
       printUser(context, await context.stowage.users.create(user, context.call));
@@ -244,7 +233,7 @@ function addUserCommands(program: Command, define: Define): void {
   define(
     users.command("show").argument(...USER),
     { ids: "users", summary: "Show a user" },
-    async (context, [given = ""]) => {
+    async (context, [given]) => {
       const { password: _, ...user } = await findUser(context, given);
       context.results.printRecord(user);
     },
@@ -256,13 +245,13 @@ function addUserCommands(program: Command, define: Define): void {
       summary: "Print what names a user, as JSON",
       examples: ["stowage users export ada@example.com > ada.json"],
     },
-    async (context, [given = ""]) => {
+    async (context, [given]) => {
       const id = await locate(given, async (email) => (await findUser(context, email))._id);
       const exported = await context.stowage.users.export(id, context.call);
       context.results.printJson(exported);
     },
   );
-  define<UserOptions & { send?: boolean }>(
+  define(
     users
       .command("invite")
       .argument("<email>", "email address")
@@ -274,7 +263,7 @@ function addUserCommands(program: Command, define: Define): void {
       summary: "Print a link with which a new or known user sets a password, once and within a day",
       examples: ["stowage users invite ada@example.com --role member"],
     },
-    async (context, [email = ""], { first, last, role, send }) => {
+    async (context, [email], { first, last, role, send }) => {
       const { users } = context.stowage;
       const known = await findByEmail(context, email);
       if (known && (first ?? last ?? role) !== undefined)
@@ -291,7 +280,7 @@ function addUserCommands(program: Command, define: Define): void {
       if (!context.results.isJson) context.notify(`The link works once, until ${expiresAt}.`);
     },
   );
-  define<UserOptions>(
+  define(
     users
       .command("update")
       .argument(...USER)
@@ -301,20 +290,20 @@ function addUserCommands(program: Command, define: Define): void {
       .addOption(roleOption(false))
       .option("--password", "prompt for a new password, or read it from stdin"),
     { ids: "users", summary: "Edit a user" },
-    async (context, [given = ""], { email, first, last, role, password: isPasswordNew }) => {
+    async (context, [given], { email, first, last, role, password: isPasswordNew }) => {
       const id = await locate(given, async (known) => (await findUser(context, known))._id);
       const password = isPasswordNew ? await askPassword(context) : undefined;
       const changes = { email, password, firstName: first, lastName: last, role };
       printUser(context, await context.stowage.users.update(id, changes, context.call));
     },
   );
-  define<Deletion & { keepKeys?: boolean }>(
+  define(
     withDeletion(users.command("rm").argument("<users...>", USER[1])).option(
       "--keep-keys",
       "keep the API keys that they created",
     ),
     { summary: "Delete users, with their sessions and the API keys that they created", ids: "users" },
-    async (context, given, { keepKeys, ...options }) => {
+    async (context, [given], { keepKeys, ...options }) => {
       const find = async (user: string) => (await findUser(context, user))._id;
       const words = { verb: "Delete", noun: "user", done: "deleted", find };
       await removeEach(context, given, words, options, (id) =>

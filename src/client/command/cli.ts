@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
-import { Command, CommanderError, InvalidArgumentError } from "commander";
+import { Command, CommanderError, InvalidArgumentError } from "@commander-js/extra-typings";
 import { addAccountCommands } from "./accounts.ts";
 import { addExamples, type Define, idKinds } from "./command.ts";
 import { addCompletionCommand } from "./completion.ts";
-import { Context, type GlobalOptions, type Io } from "./context.ts";
+import { Context, type Io } from "./context.ts";
 import { addEventCommands } from "./events.ts";
 import { complainOf, EXIT_CODES, Failure, failureAbout, failureOf } from "./failures.ts";
 import { addFileCommands } from "./files.ts";
@@ -68,11 +68,11 @@ export async function run(argv: string[], io: Io): Promise<number> {
       const { STOWAGE_PROFILE: profile } = io.env;
       context = new Context(io, {
         ...(profile && { profile: parseProfile(profile) }),
-        ...program.opts<GlobalOptions>(),
+        ...program.opts(),
       });
       const [first] = command.registeredArguments;
       const isAboutRecord = first && !first.variadic && ID_ARGUMENTS.includes(first.name());
-      const running = action(context, command.args, command.opts() as Parameters<typeof action>[2]);
+      const running = action(context, command.processedArgs, command.opts());
       await (isAboutRecord ? running.catch(failureAbout(command.args[0] ?? "")) : running);
     });
   };
@@ -124,7 +124,7 @@ export async function run(argv: string[], io: Io): Promise<number> {
       if (error.code === "commander.help") return EXIT_CODES.usage;
       return complainOf(io.stderr, new Failure("usage", usageMessage(error)), argv.includes("--json"));
     }
-    const { json } = program.opts<GlobalOptions>();
+    const { json } = program.opts();
     if (io.signal.aborted)
       return complainOf(io.stderr, new Failure("interrupted", `Interrupted.${interruptionHint}`), json);
     const failure = failureOf(error);

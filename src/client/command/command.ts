@@ -1,14 +1,21 @@
-import { type Command, InvalidArgumentError, Option } from "commander";
+import {
+  type Command,
+  type CommandUnknownOpts,
+  InvalidArgumentError,
+  Option,
+  type OptionValues,
+} from "@commander-js/extra-typings";
 import type { EventType, FileType, ProcessingStatus, Role, Scope, StoredFile, TeamStatus } from "../index.ts";
 import type { Context } from "./context.ts";
 import { Failure, isForbidden, isId } from "./failures.ts";
 import { Questions } from "./questions.ts";
 
-/** Runs an action with the parsed arguments and options. */
-export type Action<O> = (context: Context, args: string[], options: O) => Promise<void>;
-
-/** Adds a command. */
-export type Define = <O>(command: Command, texts: CommandTexts, action: Action<O>) => void;
+/** Adds a command. Its action runs with the parsed arguments and options. */
+export type Define = <A extends unknown[], O extends OptionValues, G extends OptionValues>(
+  command: Command<A, O, G>,
+  texts: CommandTexts,
+  action: (context: Context, args: A, options: O) => Promise<void>,
+) => void;
 
 export interface CommandTexts {
   summary: string;
@@ -21,16 +28,16 @@ export interface CommandTexts {
 }
 
 /** The records that each command takes the IDs of. */
-export const idKinds = new WeakMap<Command, IdKind>();
+export const idKinds = new WeakMap<object, IdKind>();
 
 /** Records with IDs. */
 export type IdKind = "files" | "keys" | "sessions" | "teams" | "uploads" | "users" | "webhooks";
 
-export const addExamples = (command: Command, examples: string[]): Command =>
+export const addExamples = (command: CommandUnknownOpts, examples: string[]) =>
   command.addHelpText("after", `\nExamples:\n${examples.map((one) => `  ${one}`).join("\n")}`);
 
 /** Adds a command that has subcommands. */
-export const addGroup = (program: Command, name: string, description: string, examples: string[]): Command =>
+export const addGroup = (program: CommandUnknownOpts, name: string, description: string, examples: string[]) =>
   addExamples(program.command(name).description(description), examples);
 
 export const FILES = ["<files...>", "IDs or paths, such as podcast/a.mp3"] as const;
@@ -113,11 +120,15 @@ export const parseFileType = (text: string): FileType =>
   `${parseOneOf(FILE_TYPES, text.trim().replace(/ file$/, ""))} file`;
 
 /** An option whose values completion offers. */
-export const choice = <T>(flags: string, description: string, values: readonly string[], parse: (text: string) => T) =>
-  new Option(flags, description).choices(values).argParser(parse);
+export const choice = <F extends string, T>(
+  flags: F,
+  description: string,
+  values: readonly string[],
+  parse: (text: string) => T,
+) => new Option(flags, description).choices(values).argParser(parse);
 
 /** An option that takes several values. */
-export const choices = <T extends string>(flags: string, description: string, values: readonly T[]) =>
+export const choices = <F extends string, T extends string>(flags: F, description: string, values: readonly T[]) =>
   choice(flags, description, values, (text) => parseList(text).map((one) => parseOneOf(values, one)));
 
 const UNITS = ["", "K", "M", "G", "T"];
@@ -205,8 +216,9 @@ export interface Deletion {
   dryRun?: boolean | undefined;
 }
 
-export const withDeletion = (command: Command): Command =>
-  command.option("--yes", "do not ask").option("--dry-run", "show what would be done, and do nothing");
+export const withDeletion = <A extends unknown[], O extends OptionValues, G extends OptionValues>(
+  command: Command<A, O, G>,
+) => command.option("--yes", "do not ask").option("--dry-run", "show what would be done, and do nothing");
 
 /** The object of a deletion, in the words of its question and of its result. */
 export interface Deleted {

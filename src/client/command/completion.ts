@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { Argument, type Command, Option } from "commander";
+import { Argument, type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
 import type { CallOptions, List, Stowage } from "../index.ts";
 import { type Define, type IdKind, idKinds } from "./command.ts";
 import { stateFolder } from "./config.ts";
@@ -46,7 +46,11 @@ async function findIds({ io, options, stowage, signal }: Context, kind: IdKind):
 }
 
 /** Lists what may follow `path`, such as the commands and options of `stowage keys`. `@keys` stands for their IDs. */
-function* wordsOf(command: Command, path: string, globals: string[]): Generator<[path: string, words: string[]]> {
+function* wordsOf(
+  command: CommandUnknownOpts,
+  path: string,
+  globals: string[],
+): Generator<[path: string, words: string[]]> {
   const options = command.options.flatMap(({ long }) => (long ? [long] : []));
   const values = command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []);
   const kind = idKinds.get(command);
@@ -58,7 +62,7 @@ function* wordsOf(command: Command, path: string, globals: string[]): Generator<
 }
 
 /** A function that sets `found` to what may follow the command `$1`. In zsh, `words` and `path` are special. */
-function wordsFunction(program: Command): string {
+function wordsFunction(program: CommandUnknownOpts): string {
   const cases = [...wordsOf(program, "stowage", [])].map(
     ([path, words]) => `    "${path}") found="${words.join(" ")}" ;;`,
   );
@@ -89,7 +93,7 @@ const followCommands = (wordsBefore: string) => `  local prefix=stowage last= wo
   esac`;
 
 /* The last item of a list is completed, after the commas. Bash also splits words at colons, so it replaces only what follows. */
-const bashScript = (program: Command) => `${wordsFunction(program)}
+const bashScript = (program: CommandUnknownOpts) => `${wordsFunction(program)}
 _stowage() {
   local line="\${COMP_LINE:0:COMP_POINT}" program="\${COMP_WORDS[0]}" current before
   current="\${line##* }"
@@ -100,7 +104,7 @@ ${followCommands(`"\${before[@]:1}"`)}
 }
 complete -o default -F _stowage stowage`;
 
-const zshScript = (program: Command) => `${wordsFunction(program)}
+const zshScript = (program: CommandUnknownOpts) => `${wordsFunction(program)}
 _stowage() {
   local program="\${words[1]}" current="\${words[CURRENT]}"
 ${followCommands(`"\${(@)words[2,CURRENT-1]}"`)}
@@ -111,7 +115,7 @@ ${followCommands(`"\${(@)words[2,CURRENT-1]}"`)}
 (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
 compdef _stowage stowage`;
 
-function fishScript(program: Command): string {
+function fishScript(program: CommandUnknownOpts): string {
   const quote = (text: string) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
   const lines: string[] = [];
   const complete = (conditions: string[], rest: string, description: string) => {
@@ -119,7 +123,7 @@ function fishScript(program: Command): string {
     lines.push(`complete -c stowage${when} ${rest} -d ${quote(description)}`);
   };
   /** Adds the options and subcommands of a command. `conditions` detect it on the command line. */
-  const add = (command: Command, conditions: string[]) => {
+  const add = (command: CommandUnknownOpts, conditions: string[]) => {
     for (const { long, description, required, argChoices } of command.options) {
       const values = argChoices ? ` -x -a ${quote(argChoices.join(" "))}` : required ? " -r" : "";
       if (long) complete(conditions, `-l ${long.slice(2)}${values}`, description);
@@ -137,18 +141,18 @@ function fishScript(program: Command): string {
   return lines.join("\n");
 }
 
-const SCRIPTS: Record<Shell, (program: Command) => string> = {
+const SCRIPTS: Record<Shell, (program: CommandUnknownOpts) => string> = {
   bash: bashScript,
   zsh: zshScript,
   fish: fishScript,
 };
 
-export function addCompletionCommand(program: Command, define: Define): void {
-  define<{ ids?: IdKind }>(
+export function addCompletionCommand(program: CommandUnknownOpts, define: Define): void {
+  define(
     program
       .command("completion")
       .addArgument(new Argument("[shell]", "your shell").choices(SHELLS))
-      .addOption(new Option("--ids <list>", "print IDs").choices(Object.keys(LISTS)).hideHelp()),
+      .addOption(new Option("--ids <list>", "print IDs").choices(Object.keys(LISTS) as IdKind[]).hideHelp()),
     {
       summary: "Print a completion script for bash, zsh, or fish",
       notes: "The script also completes the values of options, and the newest IDs, for which it asks the service.",
@@ -162,7 +166,7 @@ export function addCompletionCommand(program: Command, define: Define): void {
       const { io, results } = context;
       if (kind) return void io.stdout.write(`${(await findIds(context, kind)).join("\n")}\n`);
       if (!shell) throw new Failure("usage", `Name your shell: ${SHELLS.join(", ")}.`);
-      const script = SCRIPTS[shell as Shell](program);
+      const script = SCRIPTS[shell](program);
       if (results.isJson) results.print({ shell, script }, []);
       else io.stdout.write(`${script}\n`);
     },

@@ -1,19 +1,10 @@
-import { type Command, Option } from "commander";
-import type { EventFilters } from "../index.ts";
+import { type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
 import { type Define, EVENT_TYPES, LIMIT, limited, parsePosition, TEAM } from "./command.ts";
 
 const EVENT_WIDTHS = [24, 24, 17];
 
-interface EventOptions {
-  follow?: boolean;
-  type?: EventFilters["type"];
-  after?: string;
-  limit?: number;
-  team?: string;
-}
-
-export function addEventCommands(program: Command, define: Define): void {
-  define<EventOptions>(
+export function addEventCommands(program: CommandUnknownOpts, define: Define): void {
+  define(
     program
       .command("events")
       .option("-f, --follow", "keep printing new events")

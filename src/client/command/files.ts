@@ -1,11 +1,9 @@
-import { type Command, Option } from "commander";
-import type { FileFilters } from "../index.ts";
+import { type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
 import {
   addGroup,
   choice,
   confirmDeletion,
   type Define,
-  type Deletion,
   FILE_TYPES,
   FILES,
   IDS,
@@ -28,24 +26,8 @@ import { formatBytes } from "./output.ts";
 const FILE_WIDTHS = [24, 24, 10, 8];
 const TRASH_WIDTHS = [24, 24, 24, 8];
 
-interface ListOptions {
-  status?: FileFilters["status"];
-  type?: FileFilters["fileType"];
-  name?: string;
-  after?: string;
-  before?: string;
-  folder?: string;
-  under?: string;
-  tag?: string;
-  reference?: string;
-  uploadedBy?: string;
-  search?: string;
-  sort?: FileFilters["sort"];
-  limit?: number;
-}
-
-export function addFileCommands(program: Command, define: Define): void {
-  define<ListOptions>(
+export function addFileCommands(program: CommandUnknownOpts, define: Define): void {
+  define(
     program
       .command("ls")
       .argument("[folder]", "the same as --folder", parseFolder)
@@ -72,8 +54,7 @@ export function addFileCommands(program: Command, define: Define): void {
       const { files } = context.stowage;
       if (given !== undefined && others.folder !== undefined)
         throw new Failure("usage", "Give one folder, or --under for all below it.");
-      const folder = given === undefined ? others.folder : parseFolder(given);
-      const filters = { fileType, createdAfter, createdBefore, ...others, folder };
+      const filters = { fileType, createdAfter, createdBefore, ...others, folder: given ?? others.folder };
       for await (const file of limited(limit, files.list(filters, context.call))) {
         const { _id, createdAt, status, fileType } = file;
         const texts = [_id, createdAt, status, fileType.replace(/ file$/, ""), pathOf(file)];
@@ -88,7 +69,7 @@ export function addFileCommands(program: Command, define: Define): void {
       summary: "Show file metadata",
       examples: ["stowage info 0193477c0a5e2b7f4d1c8e90", "stowage info podcast/a.mp3 --json | jq .audio"],
     },
-    async (context, given) => {
+    async (context, [given]) => {
       for (const one of given) {
         try {
           const { id } = await findFile(context, one);
@@ -99,7 +80,7 @@ export function addFileCommands(program: Command, define: Define): void {
       }
     },
   );
-  define<Deletion & { permanent?: boolean }>(
+  define(
     withDeletion(program.command("rm").argument(...FILES)).option(
       "--permanent",
       "erase the files, also those in the trash",
@@ -109,7 +90,7 @@ export function addFileCommands(program: Command, define: Define): void {
       examples: ["stowage rm podcast/a.mp3", "stowage rm --permanent --yes 0193477c0a5e2b7f4d1c8e90"],
       ids: "files",
     },
-    async (context, given, { permanent, ...options }) => {
+    async (context, [given], { permanent, ...options }) => {
       // Files in the trash can be erased, but not read.
       const named = await findAll(context, given, options.dryRun && !permanent);
       const words = { verb: permanent ? "Erase" : "Delete", noun: "file", done: "deleted" };
@@ -118,7 +99,7 @@ export function addFileCommands(program: Command, define: Define): void {
     },
   );
   const trash = addGroup(program, "trash", "List deleted files that can be restored.", ["stowage trash --json"]);
-  define<{ limit?: number }>(
+  define(
     trash.command("ls", { isDefault: true }).option(...LIMIT),
     { summary: "List the files in the trash" },
     async (context, _, { limit }) => {
@@ -137,7 +118,7 @@ export function addFileCommands(program: Command, define: Define): void {
         "stowage trash --json | jq -r ._id | xargs stowage restore",
       ],
     },
-    async (context, ids) => {
+    async (context, [ids]) => {
       const named = [...new Set(ids)].map((id) => ({ id, label: id }));
       await changeAll(context, named, { action: "restore" }, "restored");
     },
@@ -149,12 +130,12 @@ export function addFileCommands(program: Command, define: Define): void {
       summary: "Process files again",
       examples: ["stowage ls --status failed --json | jq -r ._id | xargs stowage reprocess"],
     },
-    async (context, given) => {
+    async (context, [given]) => {
       const { files } = context.stowage;
       await eachFile(context, given, (id) => files.reprocess(id, context.call), { reprocessed: true }, "reprocessing");
     },
   );
-  define<{ reason: string }>(
+  define(
     program
       .command("hold")
       .argument(...FILES)
@@ -164,15 +145,15 @@ export function addFileCommands(program: Command, define: Define): void {
       summary: "Forbid the deletion of files",
       examples: ['stowage hold podcast/a.mp3 --reason "Case 12"'],
     },
-    async (context, given, { reason }) => {
+    async (context, [given], { reason }) => {
       const { files } = context.stowage;
       await eachFile(context, given, (id) => files.hold(id, reason, context.call), { held: true, reason }, "held");
     },
   );
-  define<Deletion>(
+  define(
     withDeletion(program.command("release").argument(...FILES)),
     { ids: "files", summary: "Allow the deletion of held files again", examples: ["stowage release podcast/a.mp3"] },
-    async (context, given, options) => {
+    async (context, [given], options) => {
       const find = async (one: string) => {
         const { id } = await findFile(context, one);
         return (await context.stowage.files.get(id, context.call))._id;

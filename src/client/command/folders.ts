@@ -1,5 +1,5 @@
-import type { Command } from "commander";
-import { addGroup, confirmDeletion, type Define, type Deletion, parseFolder, withDeletion } from "./command.ts";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
+import { addGroup, confirmDeletion, type Define, parseFolder, withDeletion } from "./command.ts";
 import type { Context } from "./context.ts";
 
 const FOLDER = ["<folder>", "such as podcast/2026", parseFolder] as const;
@@ -16,7 +16,7 @@ function printChange(
   results.print(change, [change.folder, changed + kept]);
 }
 
-export function addFolderCommands(program: Command, define: Define): void {
+export function addFolderCommands(program: CommandUnknownOpts, define: Define): void {
   const folders = addGroup(program, "folders", "List, create, move, and delete folders.", [
     "stowage folders ls podcast",
     "stowage folders mv podcast/2025 archive/2025",
@@ -25,15 +25,15 @@ export function addFolderCommands(program: Command, define: Define): void {
     folders.command("ls", { isDefault: true }).argument("[folder]", "list the folders in this one", parseFolder),
     { summary: "List the folders directly below another, or at the top" },
     async ({ stowage, call, results }, [under]) => {
-      for await (const folder of stowage.files.folders(under ? { under: parseFolder(under) } : {}, call))
+      for await (const folder of stowage.files.folders(under ? { under } : {}, call))
         results.print({ folder }, [folder]);
     },
   );
   define(
     folders.command("create").argument(...FOLDER),
     { summary: "Create an empty folder" },
-    async ({ stowage, call, results }, [given = ""]) => {
-      const { folder } = await stowage.files.createFolder(parseFolder(given), call);
+    async ({ stowage, call, results }, [given]) => {
+      const { folder } = await stowage.files.createFolder(given, call);
       results.print({ folder }, [folder]);
     },
   );
@@ -43,16 +43,15 @@ export function addFolderCommands(program: Command, define: Define): void {
       .argument(...FOLDER)
       .argument("<to>", "its new path", parseFolder),
     { summary: "Rename or move a folder with everything in it" },
-    async (context, [folder = "", to = ""]) => {
+    async (context, [folder, to]) => {
       const { files } = context.stowage;
-      printChange(context, await files.moveFolder(parseFolder(folder), parseFolder(to), context.call), "moved");
+      printChange(context, await files.moveFolder(folder, to, context.call), "moved");
     },
   );
-  define<Deletion>(
+  define(
     withDeletion(folders.command("rm").argument(...FOLDER)),
     { summary: "Delete a folder with everything in it, except held files" },
-    async (context, [given = ""], options) => {
-      const folder = parseFolder(given);
+    async (context, [folder], options) => {
       const words = { verb: `Delete ${folder} with everything in it:`, noun: "folder", done: "deleted" };
       if (!(await confirmDeletion(context, [{ id: folder, label: folder }], words, options))) return;
       printChange(context, await context.stowage.files.deleteFolder(folder, context.call), words.done);

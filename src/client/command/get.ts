@@ -4,7 +4,7 @@ import { link, lstat, mkdir, open, rename, stat, unlink } from "node:fs/promises
 import { dirname, join, resolve } from "node:path";
 import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import type { Command } from "commander";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import type { FileMetadata } from "../index.ts";
 import { type Define, FILES, parseFolder, parseParallel, pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
@@ -194,7 +194,7 @@ async function getOne(
   context.above(() => results.print({ ...row, skipped: false }, texts));
 }
 
-async function get(context: Context, given: string[], options: GetOptions): Promise<void> {
+async function get(context: Context, [given]: [string[]], options: GetOptions): Promise<void> {
   const { folder, output } = options;
   if ((folder === undefined) === (given.length === 0))
     throw new Failure("usage", "Give IDs or paths, or a folder with --folder.");
@@ -264,8 +264,8 @@ async function getAll(
   stop.signal.throwIfAborted();
 }
 
-export function addGetCommand(program: Command, define: Define): void {
-  define<GetOptions>(
+export function addGetCommand(program: CommandUnknownOpts, define: Define): void {
+  define(
     program
       .command("get")
       .argument("[files...]", FILES[1])

@@ -1,27 +1,11 @@
-import type { Command } from "commander";
-import {
-  type Define,
-  type Deletion,
-  EXPIRY_HINT,
-  FILE,
-  IDS,
-  parseCount,
-  parseStart,
-  removeEach,
-  withDeletion,
-} from "./command.ts";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
+import { type Define, EXPIRY_HINT, FILE, IDS, parseCount, parseStart, removeEach, withDeletion } from "./command.ts";
 import { findFile } from "./organizing.ts";
 
 const LINK_WIDTHS = [24, 24, 10];
 
-interface LinkCommandOptions {
-  expires?: string;
-  inline?: boolean;
-  name?: string;
-}
-
-export function addLinkCommands(program: Command, define: Define): void {
-  define<LinkCommandOptions>(
+export function addLinkCommands(program: CommandUnknownOpts, define: Define): void {
+  define(
     program
       .command("link")
       .argument(...FILE)
@@ -33,7 +17,7 @@ export function addLinkCommands(program: Command, define: Define): void {
       summary: "Create a link to download a file, and its page, which work until it expires or you revoke it",
       examples: ["stowage link 0193477c0a5e2b7f4d1c8e90 --expires 2026-12-31"],
     },
-    async (context, [file = ""], { expires, inline, name }) => {
+    async (context, [file], { expires, inline, name }) => {
       const { id } = await findFile(context, file);
       const { links } = context.stowage;
       const disposition = inline ? "inline" : undefined;
@@ -48,7 +32,7 @@ export function addLinkCommands(program: Command, define: Define): void {
       summary: "List the links of a file, without their URLs",
       examples: ["stowage links 0193477c0a5e2b7f4d1c8e90"],
     },
-    async (context, [file = ""]) => {
+    async (context, [file]) => {
       const { id } = await findFile(context, file);
       const { links } = context.stowage;
       for await (const link of links.list(id, context.call)) {
@@ -57,15 +41,15 @@ export function addLinkCommands(program: Command, define: Define): void {
       }
     },
   );
-  define<Deletion>(
+  define(
     withDeletion(program.command("unlink").argument(...IDS)),
     { summary: "Revoke links", examples: ["stowage unlink 0193477d0a5e2b7f4d1c8e91"] },
-    async (context, ids, options) => {
+    async (context, [ids], options) => {
       const words = { verb: "Revoke", noun: "link", done: "revoked" };
       await removeEach(context, ids, words, options, (id) => context.stowage.links.delete(id, context.call));
     },
   );
-  define<{ expiresIn?: number }>(
+  define(
     program
       .command("presign")
       .argument(...FILE)
@@ -75,7 +59,7 @@ export function addLinkCommands(program: Command, define: Define): void {
       summary: "Print a signed URL, which can't be revoked",
       examples: ["stowage presign 0193477c0a5e2b7f4d1c8e90 --expires-in 600"],
     },
-    async (context, [file = ""], { expiresIn }) => {
+    async (context, [file], { expiresIn }) => {
       const { id } = await findFile(context, file);
       const { files } = context.stowage;
       const url = await files.createSignedUrl(id, { expiresIn }, context.call);

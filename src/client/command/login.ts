@@ -1,5 +1,5 @@
 import { rm } from "node:fs/promises";
-import type { Command } from "commander";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { Stowage, StowageError } from "../index.ts";
 import type { Define } from "./command.ts";
 import { configFile, listProfiles, readConfig, saveConfig, validateKey, validateUrl } from "./config.ts";
@@ -17,7 +17,11 @@ function isUnencrypted(url: string): boolean {
   return protocol === "http:" && !/^(localhost|.*\.localhost|127\.[\d.]+|\[::1\])$/.test(hostname);
 }
 
-async function logIn(context: Context, [given]: string[], { team: teamId, email }: LoginOptions): Promise<void> {
+async function logIn(
+  context: Context,
+  [given]: [string | undefined],
+  { team: teamId, email }: LoginOptions,
+): Promise<void> {
   const { io, signal, results, options } = context;
   if ((email === undefined) !== (teamId === undefined)) throw new Failure("usage", "--team and --email go together.");
   const questions = new Questions(io);
@@ -75,8 +79,8 @@ async function showIdentity(context: Context): Promise<void> {
   context.results.printRecord({ url: context.stowage.url, kind, teamId, role, scopes, expiresAt });
 }
 
-export function addLoginCommands(program: Command, define: Define): void {
-  define<LoginOptions>(
+export function addLoginCommands(program: CommandUnknownOpts, define: Define): void {
+  define(
     program
       .command("login")
       .argument("[url]", "URL of the service")

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { type Batch, type ErrorCode, StowageError } from "../index.ts";
 import { MAX_BATCH_FILES } from "../internal.ts";
 import { type Define, FILES, locate, parseFolder, parseList, pathOf } from "./command.ts";
@@ -92,13 +92,8 @@ export async function planDeletion(context: Context, surplus: Named[]): Promise<
   return count;
 }
 
-interface MoveOptions {
-  folder?: string;
-  name?: string;
-}
-
-export function addOrganizingCommands(program: Command, define: Define): void {
-  define<MoveOptions>(
+export function addOrganizingCommands(program: CommandUnknownOpts, define: Define): void {
+  define(
     program
       .command("mv")
       .argument(...FILES)
@@ -112,7 +107,7 @@ export function addOrganizingCommands(program: Command, define: Define): void {
         'stowage mv podcast/a.mp3 --name "Interview with Ada.mp3"',
       ],
     },
-    async (context, given, { folder, name }) => {
+    async (context, [given], { folder, name }) => {
       if (name === undefined) {
         if (folder === undefined) throw new Failure("usage", "Give a new --folder or --name.");
         const word = folder === "" ? "moved out of all folders" : `moved to ${folder}`;
@@ -137,8 +132,8 @@ export function addOrganizingCommands(program: Command, define: Define): void {
         summary: action === "tag" ? "Add tags to files" : "Remove tags from files",
         examples: [`stowage ${action} interview,2026 podcast/interview.mp3`],
       },
-      async (context, [tags = "", ...given]) => {
-        await changeAll(context, await findAll(context, given), { action, tags: parseList(tags) }, `${action}ged`);
+      async (context, [tags, given]) => {
+        await changeAll(context, await findAll(context, given), { action, tags }, `${action}ged`);
       },
     );
   }

@@ -1,9 +1,8 @@
-import { type Command, Option } from "commander";
+import { type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
 import { StowageError, type Team } from "../index.ts";
 import {
   addGroup,
   type Define,
-  type Deletion,
   LIMIT,
   limited,
   parseBytes,
@@ -26,18 +25,16 @@ const parseQuota =
   (text: string): Quota =>
     text === "default" ? text : parse(text);
 /** Null leaves a quota to the service. Commander would take a null for a missing value. */
-const quotasOf = ({ maxBytes, maxFiles }: Quotas) => ({
+const quotasOf = ({ maxBytes, maxFiles }: { maxBytes?: Quota; maxFiles?: Quota }) => ({
   maxBytes: maxBytes === "default" ? null : maxBytes,
   maxFiles: maxFiles === "default" ? null : maxFiles,
 });
-const withQuotas = (command: Command) =>
-  command
-    .option("--max-bytes <size>", "storage quota, such as 50GB, or default for the service's", parseQuota(parseBytes))
-    .option("--max-files <n>", "how many files the team can store, or default", parseQuota(parseCount));
-interface Quotas {
-  maxBytes?: Quota;
-  maxFiles?: Quota;
-}
+const MAX_BYTES = [
+  "--max-bytes <size>",
+  "storage quota, such as 50GB, or default for the service's",
+  parseQuota(parseBytes),
+] as const;
+const MAX_FILES = ["--max-files <n>", "how many files the team can store, or default", parseQuota(parseCount)] as const;
 
 function printTeam({ results }: Context, team: Team): void {
   const { _id, status, usage, name } = team;
@@ -50,21 +47,15 @@ function explainForbidden(error: unknown): never {
   throw new Failure("rejected", "This command needs the operator token. Set it with --key or STOWAGE_KEY.");
 }
 
-interface ListOptions {
-  name?: string;
-  status?: Team["status"];
-  limit?: number;
-}
-
 /** Commands of the operator: their key is the operator token. */
-export function addTeamCommands(program: Command, defineForAll: Define): void {
+export function addTeamCommands(program: CommandUnknownOpts, defineForAll: Define): void {
   const define: Define = (command, texts, action) =>
     defineForAll(command, texts, (...given: Parameters<typeof action>) => action(...given).catch(explainForbidden));
   const teams = addGroup(program, "teams", "List, create, edit, suspend, and delete teams (operator token).", [
     "stowage teams --status suspended",
     'stowage teams create "Radio Lovelace"',
   ]);
-  define<ListOptions>(
+  define(
     teams
       .command("ls", { isDefault: true })
       .option("--name <prefix>", "start of the name")
@@ -76,39 +67,40 @@ export function addTeamCommands(program: Command, defineForAll: Define): void {
         printTeam(context, team);
     },
   );
-  define<Quotas & { database?: number }>(
-    withQuotas(teams.command("create").argument("<name>", "name of the team and of its first key")).option(
-      "--database <n>",
-      "number of the database that it lives in (default: the one with the most room)",
-      parseCount,
-    ),
+  define(
+    teams
+      .command("create")
+      .argument("<name>", "name of the team and of its first key")
+      .option(...MAX_BYTES)
+      .option(...MAX_FILES)
+      .option(
+        "--database <n>",
+        "number of the database that it lives in (default: the one with the most room)",
+        parseCount,
+      ),
     { summary: "Create a team and show its first API key once" },
-    async (context, [name = ""], { database, ...quotas }) => {
+    async (context, [name], { database, ...quotas }) => {
       const input = { name, database, ...quotasOf(quotas) };
       const { team, apiKey } = await context.stowage.teams.create(input, context.call);
       context.results.printRecord({ ...team, key: apiKey.key });
     },
   );
+  define(teams.command("show").argument(...TEAM), { ids: "teams", summary: "Show a team" }, async (context, [id]) => {
+    context.results.printRecord(await context.stowage.teams.get(id, context.call));
+  });
   define(
-    teams.command("show").argument(...TEAM),
-    { ids: "teams", summary: "Show a team" },
-    async (context, [id = ""]) => {
-      context.results.printRecord(await context.stowage.teams.get(id, context.call));
-    },
-  );
-  define<Quotas & { name?: string }>(
-    withQuotas(
-      teams
-        .command("update")
-        .argument(...TEAM)
-        .option("--name <name>", "new name"),
-    ),
+    teams
+      .command("update")
+      .argument(...TEAM)
+      .option("--name <name>", "new name")
+      .option(...MAX_BYTES)
+      .option(...MAX_FILES),
     {
       ids: "teams",
       summary: "Rename a team, or change its quotas",
       examples: ["stowage teams update 0193477be8a01f9c3ad5e7b2 --max-bytes 50GB --max-files default"],
     },
-    async (context, [id = ""], { name, ...quotas }) => {
+    async (context, [id], { name, ...quotas }) => {
       printTeam(context, await context.stowage.teams.update(id, { name, ...quotasOf(quotas) }, context.call));
     },
   );
@@ -116,14 +108,14 @@ export function addTeamCommands(program: Command, defineForAll: Define): void {
     ["suspend", "suspended", "Reject every token and link of a team until you resume it"],
     ["resume", "active", "Accept the tokens and links of a suspended team again"],
   ] as const) {
-    define(teams.command(verb).argument(...TEAM), { summary }, async (context, [id = ""]) => {
+    define(teams.command(verb).argument(...TEAM), { summary }, async (context, [id]) => {
       printTeam(context, await context.stowage.teams.update(id, { status }, context.call));
     });
   }
-  define<Deletion>(
+  define(
     withDeletion(teams.command("rm").argument(...TEAM)),
     { summary: "Delete a team with everything that it has; asks for its name", ids: "teams" },
-    async (context, [id = ""], { yes, dryRun }) => {
+    async (context, [id], { yes, dryRun }) => {
       const { name } = await context.stowage.teams.get(id, context.call);
       if (!yes && !dryRun) {
         const questions = new Questions(context.io);

@@ -1,5 +1,4 @@
-import type { Command } from "commander";
-import type { UploadTokenInput } from "../index.ts";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import {
   addGroup,
   choice,
@@ -13,18 +12,11 @@ import {
   parseObject,
 } from "./command.ts";
 
-type TokenOptions = Pick<UploadTokenInput, "expiresIn" | "maxFiles" | "maxFileBytes" | "fileTypes"> & {
-  folder?: string;
-  tag?: string[];
-  reference?: string;
-  metadata?: Record<string, unknown>;
-};
-
-export function addTokenCommands(program: Command, define: Define): void {
+export function addTokenCommands(program: CommandUnknownOpts, define: Define): void {
   const tokens = addGroup(program, "tokens", "Create upload tokens for visitors of a web page.", [
     "stowage tokens create --max-files 3 --file-types audio --folder memos",
   ]);
-  define<TokenOptions>(
+  define(
     tokens
       .command("create")
       .option("--expires-in <seconds>", "how long the token works (default: 3600)", parseCount)

@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import type { Command } from "commander";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { StowageError } from "../index.ts";
-import { addGroup, type Define, type Deletion, FILE, FILES, removeEach, withDeletion } from "./command.ts";
+import { addGroup, type Define, FILE, FILES, removeEach, withDeletion } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
 import { findFile, type Named } from "./organizing.ts";
@@ -13,18 +13,18 @@ async function explainMissing({ stowage, call }: Context, { id, label }: Named):
   return file instanceof Failure ? file : new Failure("not_found", `${label}: No transcript.`);
 }
 
-export function addTranscriptCommands(program: Command, define: Define): void {
+export function addTranscriptCommands(program: CommandUnknownOpts, define: Define): void {
   const group = addGroup(program, "transcript", "Set, get and delete transcripts (WebVTT).", [
     "stowage transcript put interview.vtt podcast/interview.mp3 --language en",
   ]);
-  define<{ language?: string }>(
+  define(
     group
       .command("put")
       .argument("<vtt>", "local WebVTT file")
       .argument(...FILE)
       .option("--language <tag>", "BCP 47 tag, such as en or de-CH"),
     { summary: "Set the transcript of a file", examples: ["stowage transcript put a.vtt 0193477c0a5e2b7f4d1c8e90"] },
-    async (context, [vtt = "", given = ""], { language }) => {
+    async (context, [vtt, given], { language }) => {
       const { stowage, call, io, results } = context;
       const text = await readFile(resolve(io.cwd, vtt), "utf8").catch((cause: NodeJS.ErrnoException) => {
         if (cause.code !== "ENOENT") throw failureOf(cause, vtt);
@@ -39,7 +39,7 @@ export function addTranscriptCommands(program: Command, define: Define): void {
   define(
     group.command("get").argument(...FILE),
     { summary: "Write the transcript of a file to stdout", examples: ["stowage transcript get podcast/a.mp3 > a.vtt"] },
-    async (context, [given = ""]) => {
+    async (context, [given]) => {
       const { id, label } = await findFile(context, given);
       const text = await context.stowage.files.getTranscript(id, context.call).catch(failureAbout(label));
       if (text === null) throw await explainMissing(context, { id, label });
@@ -47,10 +47,10 @@ export function addTranscriptCommands(program: Command, define: Define): void {
       else context.results.printText(text);
     },
   );
-  define<Deletion>(
+  define(
     withDeletion(group.command("rm").argument(...FILES)),
     { ids: "files", summary: "Delete the transcripts of files", examples: ["stowage transcript rm podcast/a.mp3"] },
-    async (context, given, options) => {
+    async (context, [given], options) => {
       const { stowage, call } = context;
       const find = async (one: string) => {
         const { id, label } = await findFile(context, one);

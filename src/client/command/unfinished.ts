@@ -1,6 +1,6 @@
-import type { Command } from "commander";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { StowageError, type UnfinishedUpload } from "../index.ts";
-import { type Define, type Deletion, IDS, LIMIT, limited, removeEach, withDeletion } from "./command.ts";
+import { type Define, IDS, LIMIT, limited, removeEach, withDeletion } from "./command.ts";
 import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";
 
@@ -12,8 +12,8 @@ function storedOf({ kind, status, offset, size }: UnfinishedUpload): string {
 
 const UPLOAD_WIDTHS = [24, 24, 20];
 
-export function addUnfinishedCommands(program: Command, define: Define): void {
-  define<{ limit?: number }>(
+export function addUnfinishedCommands(program: CommandUnknownOpts, define: Define): void {
+  define(
     program.command("uploads").option(...LIMIT),
     { summary: "List unfinished uploads, newest first", examples: ["stowage uploads --json | jq -r ._id"] },
     async (context, _, { limit }) => {
@@ -24,10 +24,10 @@ export function addUnfinishedCommands(program: Command, define: Define): void {
       }
     },
   );
-  define<Deletion>(
+  define(
     withDeletion(program.command("cancel").argument(...IDS)),
     { summary: "Cancel unfinished uploads", examples: ["stowage cancel 0193477c0a5e2b7f4d1c8e90"], ids: "uploads" },
-    async (context, ids, options) => {
+    async (context, [ids], options) => {
       const { unfinishedUploads } = context.stowage;
       const cancel = (id: string) =>
         unfinishedUploads.cancel(id, context.call).catch((error) => {

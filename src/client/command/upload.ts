@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
-import type { Command } from "commander";
+import type { Command, CommandUnknownOpts, OptionValues } from "@commander-js/extra-typings";
 import {
   type AudioMetadata,
   type ErrorCode,
@@ -120,7 +120,7 @@ class Tally {
   }
 }
 
-const upload = (context: Context, paths: string[], options: UploadCommandOptions) =>
+const upload = (context: Context, [paths]: [string[]], options: UploadCommandOptions) =>
   paths.includes("-") ? uploadStdin(context, paths, options) : send(context, paths, options, false);
 
 /** Whether a file was uploaded with this key, or by this user. */
@@ -207,7 +207,7 @@ async function send(context: Context, paths: string[], options: SyncOptions, isS
   context.exitCode = tally.exitCode() || context.exitCode;
 }
 
-async function sync(context: Context, paths: string[], options: SyncOptions): Promise<void> {
+async function sync(context: Context, [paths]: [string[]], options: SyncOptions): Promise<void> {
   for (const path of paths) {
     const isFile = (await stat(resolve(context.io.cwd, path)).catch(() => undefined))?.isFile();
     if (isFile) {
@@ -279,7 +279,7 @@ async function waitFor(
   }
 }
 
-const withOptions = (command: Command) =>
+const withOptions = <A extends unknown[], O extends OptionValues, G extends OptionValues>(command: Command<A, O, G>) =>
   command
     .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL)
     .option("--folder <folder>", "folder in the service, such as podcast/2026", parseFolder)
@@ -288,8 +288,8 @@ const withOptions = (command: Command) =>
     .option("--exclude <pattern>", "leave out names or paths such as *.tmp or drafts/; can be repeated", parsePattern)
     .option("--wait", "wait until each file is processed, and report failures");
 
-export function addUploadCommands(program: Command, define: Define): void {
-  define<UploadCommandOptions>(
+export function addUploadCommands(program: CommandUnknownOpts, define: Define): void {
+  define(
     withOptions(
       program
         .command("upload")
@@ -309,7 +309,7 @@ export function addUploadCommands(program: Command, define: Define): void {
     },
     upload,
   );
-  define<SyncOptions>(
+  define(
     withOptions(program.command("sync").argument("<folders...>", "folders"))
       .option("--delete", "delete files of these folders from the service that this machine lacks, and old versions")
       .option("--yes", "do not ask before deleting")

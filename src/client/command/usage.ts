@@ -1,5 +1,5 @@
-import { type Command, InvalidArgumentError } from "commander";
-import { confirm, type Define, type Deletion, parseCount, pathOf, withDeletion } from "./command.ts";
+import { type CommandUnknownOpts, InvalidArgumentError } from "@commander-js/extra-typings";
+import { confirm, type Define, parseCount, pathOf, withDeletion } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { planDeletion } from "./organizing.ts";
@@ -18,7 +18,7 @@ async function showOlder(context: Context, days: number): Promise<void> {
     await planDeletion(context, [{ id: file._id, label: pathOf(file) }]);
 }
 
-export function addUsageCommands(program: Command, define: Define): void {
+export function addUsageCommands(program: CommandUnknownOpts, define: Define): void {
   define(
     program.command("usage"),
     { summary: "Show storage usage and quota", examples: ["stowage usage --json"] },
@@ -32,11 +32,12 @@ export function addUsageCommands(program: Command, define: Define): void {
       if (trashFiles > 0) results.print({}, ["trash", `${trashFiles} files, ${formatBytes(trashBytes)}`], [6]);
     },
   );
-  define<Deletion>(
+  define(
     withDeletion(
       program.command("retention").argument("[days]", `days after its upload, or ${OFF}`, (text) => {
-        if (text !== OFF && parseCount(text) === 0) throw new InvalidArgumentError(`It must be 1 or more, or ${OFF}.`);
-        return text;
+        const days = text === OFF ? text : parseCount(text);
+        if (days === 0) throw new InvalidArgumentError(`It must be 1 or more, or ${OFF}.`);
+        return days;
       }),
     ),
     {
@@ -48,7 +49,7 @@ export function addUsageCommands(program: Command, define: Define): void {
       const { stowage, call, results } = context;
       const show = (days: number | null) => results.print({ days }, [days === null ? OFF : `${days} days`]);
       if (given !== undefined) {
-        const days = given === OFF ? null : Number(given);
+        const days = given === OFF ? null : given;
         if (options.dryRun) return days === null ? undefined : showOlder(context, days);
         // Without retention, nothing is deleted.
         if (days !== null)

@@ -1,10 +1,9 @@
-import { type Command, Option } from "commander";
-import type { DeliveryFilters, Webhook } from "../index.ts";
+import { type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
+import type { Webhook } from "../index.ts";
 import {
   addGroup,
   choices,
   type Define,
-  type Deletion,
   EVENT_TYPES,
   IDS,
   LIMIT,
@@ -17,15 +16,13 @@ import {
 import { validateUrl } from "./config.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
-import { type ListenOptions, listen } from "./listening.ts";
+import { listen } from "./listening.ts";
 
 const WEBHOOK_WIDTHS = [24, 8, 40];
 const DELIVERY_WIDTHS = [24, 17, 9];
-const DELIVERY_STATUSES = ["pending", "succeeded", "failed", "failing", "waiting"];
+const DELIVERY_STATUSES = ["pending", "succeeded", "failed", "failing", "waiting"] as const;
 const ID = ["<id>", "ID of the webhook"] as const;
 const DESCRIPTION = ["--description <text>", "what the webhook is for"] as const;
-
-type Types = NonNullable<Webhook["types"]>;
 
 const typesOption = (description: string) =>
   choices("--types <list>", `event types, separated by commas${description}`, EVENT_TYPES);
@@ -35,7 +32,7 @@ function printWebhook({ results }: Context, webhook: Webhook): void {
   results.print(webhook, [_id, status, url, types?.join(",") ?? "all"], WEBHOOK_WIDTHS);
 }
 
-export function addWebhookCommands(program: Command, define: Define): void {
+export function addWebhookCommands(program: CommandUnknownOpts, define: Define): void {
   const webhooks = addGroup(program, "webhooks", "Manage webhooks and their deliveries.", [
     "stowage webhooks create https://hooks.example.com/stowage --types file.completed,file.failed",
     "stowage webhooks deliveries 0193477c0d2b4f6e8a1c3e50 --limit 5 --json",
@@ -44,22 +41,22 @@ export function addWebhookCommands(program: Command, define: Define): void {
   addDeliveryCommands(webhooks, define);
 }
 
-function addSetupCommands(webhooks: Command, define: Define): void {
+function addSetupCommands(webhooks: CommandUnknownOpts, define: Define): void {
   define(webhooks.command("ls", { isDefault: true }), { summary: "List webhooks" }, async (context) => {
     for await (const webhook of context.stowage.webhooks.list(context.call)) printWebhook(context, webhook);
   });
-  define<{ types?: Types; description?: string }>(
+  define(
     webhooks
       .command("create")
       .argument("<url>", "endpoint URL")
       .addOption(typesOption(" (default: all)"))
       .option(...DESCRIPTION),
     { summary: "Create a webhook and show its signing secret once" },
-    async (context, [url = ""], { types = null, description }) => {
+    async (context, [url], { types = null, description }) => {
       context.results.printRecord(await context.stowage.webhooks.create({ url, types, description }, context.call));
     },
   );
-  define<{ endpoint?: string; types?: Types; description?: string; enable?: boolean; disable?: boolean }>(
+  define(
     webhooks
       .command("update")
       .argument(...ID)
@@ -69,7 +66,7 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       .addOption(new Option("--enable", "resume sending").conflicts("disable"))
       .option("--disable", "stop sending"),
     { ids: "webhooks", summary: "Edit, enable, or disable a webhook" },
-    async (context, [id = ""], { endpoint: url, types, description, enable, disable }) => {
+    async (context, [id], { endpoint: url, types, description, enable, disable }) => {
       const status = enable ? "enabled" : disable ? "disabled" : undefined;
       printWebhook(
         context,
@@ -77,10 +74,10 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       );
     },
   );
-  define<Deletion>(
+  define(
     withDeletion(webhooks.command("rm").argument(...IDS)),
     { summary: "Delete webhooks", ids: "webhooks" },
-    async (context, ids, options) => {
+    async (context, [ids], options) => {
       const find = async (id: string) => (await context.stowage.webhooks.get(id, context.call))._id;
       const words = { verb: "Delete", noun: "webhook", done: "deleted", find };
       await removeEach(context, ids, words, options, (id) => context.stowage.webhooks.delete(id, context.call));
@@ -89,7 +86,7 @@ function addSetupCommands(webhooks: Command, define: Define): void {
   define(
     webhooks.command("test").argument(...ID),
     { ids: "webhooks", summary: "Send a test event; exits with 1 if the endpoint fails" },
-    async (context, [id = ""]) => {
+    async (context, [id]) => {
       const attempt = await context.stowage.webhooks.test(id, context.call);
       context.results.printRecord(attempt);
       const { httpStatus, error } = attempt;
@@ -97,20 +94,20 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       context.fail(new Failure("failed", `The endpoint failed: ${error ?? `it responded ${httpStatus}`}.`));
     },
   );
-  define<{ revokeOld?: boolean }>(
+  define(
     webhooks
       .command("secret")
       .argument(...ID)
       .option("--revoke-old", "revoke the old secret immediately instead of after 24 hours"),
     { ids: "webhooks", summary: "Rotate the signing secret" },
-    async (context, [id = ""], { revokeOld = false }) => {
+    async (context, [id], { revokeOld = false }) => {
       context.results.printRecord(await context.stowage.webhooks.rotateSecret(id, { revokeOld }, context.call));
     },
   );
 }
 
-function addDeliveryCommands(webhooks: Command, define: Define): void {
-  define<ListenOptions>(
+function addDeliveryCommands(webhooks: CommandUnknownOpts, define: Define): void {
+  define(
     webhooks
       .command("listen")
       .requiredOption("--forward-to <url>", "endpoint, such as http://localhost:3000/webhooks")
@@ -129,14 +126,14 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
     },
     async (context, _, options) => listen(context, { ...options, forwardTo: validateUrl(options.forwardTo) }),
   );
-  define<{ limit?: number; status?: DeliveryFilters["status"] }>(
+  define(
     webhooks
       .command("deliveries")
       .argument(...ID)
       .addOption(new Option("--status <status>", "only deliveries in this state").choices(DELIVERY_STATUSES))
       .option(...LIMIT),
     { ids: "webhooks", summary: "List deliveries, newest first" },
-    async (context, [id = ""], { limit, status }) => {
+    async (context, [id], { limit, status }) => {
       for await (const delivery of limited(limit, context.stowage.webhooks.deliveries(id, { status }, context.call))) {
         const { _id, type, status, attempts } = delivery;
         const count = `${attempts.length} ${attempts.length === 1 ? "attempt" : "attempts"}`;
@@ -147,11 +144,11 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
   define(
     webhooks.command("redeliver").argument("<id>", "ID of the delivery"),
     { summary: "Redeliver one event now, and show the result" },
-    async (context, [id = ""]) => {
+    async (context, [id]) => {
       context.results.printRecord(await context.stowage.webhooks.redeliver(id, context.call));
     },
   );
-  define<{ after: string; failedOnly?: boolean; all?: boolean }>(
+  define(
     webhooks
       .command("replay")
       .argument(...ID)
@@ -163,7 +160,7 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
       .option("--failed-only", "only failed deliveries")
       .option("--all", "continue until all are resent; each request resends a part"),
     { ids: "webhooks", summary: "Resend past events" },
-    async (context, [id = ""], { after, failedOnly = false, all = false }) => {
+    async (context, [id], { after, failedOnly = false, all = false }) => {
       let from = after;
       let deliveries = 0;
       for (;;) {
