@@ -16,9 +16,11 @@ import { delimiter, dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
+import type { Ai_Cf_Openai_Whisper_Large_V3_Turbo_Output } from "@cloudflare/workers-types";
 import { build } from "esbuild";
-import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
 import { unstable_startWorker } from "wrangler";
+import { Receiver } from "../support/receiver.ts";
 import { bytesOf, collect, newTeam, sample, url } from "../support/team.ts";
 import { exhaustive, isExhaustive } from "../support/tiers.ts";
 import { openLine } from "./support.ts";
@@ -28,6 +30,7 @@ import { openLine } from "./support.ts";
 const root = join(import.meta.dirname, "../..");
 /** Measured: 9,239, with the list of tags and the messages for wrong versions and options. */
 const MAX_GZIP_BYTES = 9300;
+const SOUND = sample("tone-vbr.mp3");
 const folder = mkdtempSync(join(tmpdir(), "stowage package "));
 const installed = join(folder, "node_modules/stowage");
 const bin = join(folder, "node_modules/.bin/stowage");
@@ -194,8 +197,8 @@ describe("the package", () => {
   );
 
   // From some date on, the runtime gives itself out as Node. A new project has the newest date.
-  const settings = readFileSync(join(root, "wrangler.toml"), "utf8");
-  const newest = /^compatibility_date = "(.+)"$/m.exec(settings)?.[1] ?? "";
+  const own = readFileSync(join(root, "wrangler.toml"), "utf8");
+  const newest = /^compatibility_date = "(.+)"$/m.exec(own)?.[1] ?? "";
   exhaustive.each([
     ["2026-01-01", ["nodejs_compat"]],
     [newest, ["nodejs_compat"]],
@@ -236,6 +239,75 @@ describe("the package", () => {
       }
     },
   );
+
+  test("transcribes recordings in the Worker of the guide, once each, after its webhook has answered", async () => {
+    const { key, stowage } = await newTeam();
+    const [, section = ""] = readFileSync(join(root, "src/GUIDE.md"), "utf8").split("\n### Transcribe recordings\n");
+    writeFileSync(join(folder, "transcriber.mjs"), /```js\n(.*?)```/s.exec(section)?.[1] ?? "");
+    const settings = /```toml\n(.*?)```/s.exec(section)?.[1]?.replace('[ai]\nbinding = "AI"\n', "") ?? "";
+    const config = join(folder, "transcriber.toml");
+    writeFileSync(config, `name = "t"\nmain = "transcribing.mjs"\ncompatibility_date = "${newest}"\n${settings}`);
+    const transcription: Ai_Cf_Openai_Whisper_Large_V3_Turbo_Output = {
+      transcription_info: { language: "en", language_probability: 1, duration: 1, duration_after_vad: 1 },
+      text: "One tone.",
+      word_count: 2,
+      segments: [{ start: 0, end: 1, text: "One tone." }],
+      vtt: "WEBVTT\n\n00:00.000 --> 00:01.000\nOne tone.\n\n",
+    };
+    // The model runs only on Cloudflare. This one fails if the bytes are not those of the file.
+    const script = `import transcriber from "./transcriber.mjs";
+      let runs = 0;
+      let batches = 0;
+      const AI = {
+        run: async (model, { audio }) => {
+          runs += 1;
+          if (model !== "@cf/openai/whisper-large-v3-turbo" || atob(audio).length !== ${SOUND.length}) throw new Error(model);
+          return ${JSON.stringify(transcription)};
+        },
+      };
+      export default {
+        fetch: (request, env) =>
+          request.method === "GET" ? Response.json({ runs, batches }) : transcriber.fetch(request, { ...env, AI }),
+        queue: async (batch, env) => {
+          await transcriber.queue(batch, { ...env, AI });
+          batches += 1;
+        },
+      };`;
+    writeFileSync(join(folder, "transcribing.mjs"), script);
+    const receiver = await Receiver.open();
+    onTestFinished(() => receiver.close());
+    const { secret } = await stowage.webhooks.create({ url: receiver.url, types: ["file.completed"] });
+    const worker = await unstable_startWorker({
+      config,
+      bindings: {
+        STOWAGE_URL: { type: "plain_text", value: url },
+        STOWAGE_KEY: { type: "plain_text", value: key },
+        WEBHOOK_SECRET: { type: "plain_text", value: secret },
+      },
+      dev: { server: { port: 0 }, inspector: false, logLevel: "none", watch: false, persist: false },
+    });
+    try {
+      const { id } = await stowage.files.upload(new Blob([SOUND]), { name: "tone.mp3" });
+      await expect.poll(() => receiver.received.length, { timeout: 60_000 }).toBe(1);
+      const [{ body, headers } = {}] = receiver.received;
+      const signed = Object.entries({ ...headers }).filter(([name]) => name.startsWith("webhook-"));
+      const target = await worker.url;
+      const deliver = async () =>
+        (await fetch(target, { method: "POST", body: body ?? "", headers: Object.fromEntries(signed) })).status;
+      expect(await deliver()).toBe(204);
+      const counts = async () => (await fetch(target)).json();
+      await expect.poll(counts, { timeout: 60_000 }).toEqual({ runs: 1, batches: 1 });
+      expect(await stowage.files.getTranscript(id)).toBe(transcription.vtt);
+      expect(await deliver()).toBe(204);
+      await expect.poll(counts, { timeout: 60_000 }).toEqual({ runs: 1, batches: 2 });
+      await stowage.files.delete(id);
+      expect(await deliver()).toBe(204);
+      await expect.poll(counts, { timeout: 60_000 }).toEqual({ runs: 1, batches: 3 });
+      expect((await fetch(target, { method: "POST", body: "{}" })).status).toBe(400);
+    } finally {
+      await worker.dispose();
+    }
+  });
 
   test("runs under a strict content security policy", async () => {
     const { outputFiles } = await build({
