@@ -16,8 +16,14 @@ export type FileProperties = Api["PATCH /docs/v1/uploads/{id}"]["body"];
 
 /** Files of at least this size use a resumable upload. For smaller ones, repeating one request costs less. */
 export const RESUMABLE_BYTES = 8 * 1000 * 1000;
-/** A multiple of the service's parts of 5 MiB, below the 100 MB that Cloudflare's edge accepts. */
-const CHUNK_BYTES = 80 * 1024 * 1024;
+/** The service stores whole parts. */
+const PART_BYTES = 5 * 1024 * 1024;
+/** Whole parts, below the 100 MB that Cloudflare's edge accepts. */
+const MAX_APPENDED_BYTES = 16 * PART_BYTES;
+/** What the first request appends, and the next one after a failure. */
+const MIN_APPENDED_BYTES = PART_BYTES / 20;
+/** Requests of about this length lose little, and show progress, if the connection buffers what it can't send. */
+const APPENDING_MILLISECONDS = 10_000;
 /** A failed upload waits this long for its deletion. After that, the service expires it. */
 const CLEANUP_MILLISECONDS = 10_000;
 const FORM = "/docs/v1/uploads";
@@ -110,6 +116,8 @@ class Upload {
   readonly #name: string;
   readonly #storeKey: string | undefined;
   #saved: SavedUpload = { idempotencyKey: randomKey() };
+  /** How many bytes the next request appends. */
+  #appendedBytes = MIN_APPENDED_BYTES;
 
   constructor(connection: Connection, file: Source, options: TransferOptions) {
     this.#connection = connection;
@@ -242,6 +250,7 @@ class Upload {
       } catch (error) {
         const isAsking = this.#saved.url !== undefined && offset === undefined;
         offset = undefined;
+        this.#appendedBytes = MIN_APPENDED_BYTES;
         // Only an upload that no longer exists starts again.
         if (isAsking && hasStatus(error, 404, 410)) {
           storedBytes = 0;
@@ -272,16 +281,21 @@ class Upload {
   }
 
   async #append(url: string, offset: number): Promise<Response> {
-    const { maxSliceBytes = CHUNK_BYTES, size } = this.#file;
-    const end = Math.min(offset + CHUNK_BYTES, offset + maxSliceBytes, size);
-    const body = await this.#file.slice(offset, end);
+    const { maxSliceBytes = MAX_APPENDED_BYTES, size } = this.#file;
+    const bytes = Math.min(this.#appendedBytes, maxSliceBytes);
+    const end = offset + bytes - (bytes < PART_BYTES ? 0 : (offset + bytes) % PART_BYTES);
+    const body = await this.#file.slice(offset, Math.min(end, size));
     const headers = { ...TUS, "Upload-Offset": String(offset), "Content-Type": "application/offset+octet-stream" };
+    const startedAt = performance.now();
     try {
-      return await this.#request("PATCH", pathOf(url), headers, {
+      const response = await this.#request("PATCH", pathOf(url), headers, {
         body,
         isTransfer: true,
         onProgress: this.#listener(offset),
       });
+      const sendable = Math.ceil((body.size / (performance.now() - startedAt)) * APPENDING_MILLISECONDS);
+      this.#appendedBytes = Math.min(Math.max(sendable, MIN_APPENDED_BYTES), MAX_APPENDED_BYTES);
+      return response;
     } catch (error) {
       // Browsers report a file that can't be read any more as a connection error.
       if (hasStatus(error, 0)) for await (const _ of body.chunks()) break;

@@ -28,8 +28,8 @@ import { openLine } from "./support.ts";
 /* Installs the packed client in a folder outside of the project. */
 
 const root = join(import.meta.dirname, "../..");
-/** Measured: 9,239, with the list of tags and the messages for wrong versions and options. */
-const MAX_GZIP_BYTES = 9300;
+/** Measured: 9,330, with requests of about ten seconds. */
+const MAX_GZIP_BYTES = 9400;
 const SOUND = sample("tone-vbr.mp3");
 const folder = mkdtempSync(join(tmpdir(), "stowage package "));
 const installed = join(folder, "node_modules/stowage");
