@@ -57,6 +57,8 @@ CREATE TABLE `teams` (
 	`retention_reached` text DEFAULT '' NOT NULL,
 	`retention_due_at` integer,
 	`public_bytes` integer DEFAULT 0 NOT NULL,
+	`unfinished_uploads` integer DEFAULT 0 NOT NULL,
+	`visitor_uploads` integer DEFAULT 0 NOT NULL,
 	`api_keys` integer DEFAULT 0 NOT NULL,
 	`links` integer DEFAULT 0 NOT NULL,
 	`folders` integer DEFAULT 0 NOT NULL,
@@ -89,6 +91,7 @@ CREATE TABLE `users` (
 	`invitation_ends_at` integer,
 	`invitation_by` text,
 	`folders` integer DEFAULT 0 NOT NULL,
+	`unfinished_uploads` integer DEFAULT 0 NOT NULL,
 	`account_events_until` integer DEFAULT 0 NOT NULL,
 	`full_name` text GENERATED ALWAYS AS (trim(first_name || ' ' || last_name)) VIRTUAL
 );
@@ -119,6 +122,24 @@ CREATE TABLE `followers` (
 	PRIMARY KEY(`team_id`, `kind`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE TABLE `file_objects` (
+	`team_id` text NOT NULL,
+	`file_id` text NOT NULL,
+	`version` text NOT NULL,
+	`kind` text NOT NULL,
+	`name` text DEFAULT '' NOT NULL,
+	`state` text NOT NULL,
+	`due_at` integer,
+	`updated_at` integer,
+	`reserved_bytes` integer NOT NULL,
+	`is_provisional` integer DEFAULT false NOT NULL,
+	`language` text,
+	`preview` blob,
+	PRIMARY KEY(`team_id`, `file_id`, `version`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE UNIQUE INDEX `file_objects_current` ON `file_objects` (`team_id`,`file_id`,`kind`,`name`) WHERE "file_objects"."state" = 'current';--> statement-breakpoint
+CREATE INDEX `file_objects_due` ON `file_objects` (`due_at`) WHERE "file_objects"."due_at" is not null;--> statement-breakpoint
 CREATE TABLE `file_tags` (
 	`team_id` text NOT NULL,
 	`tag_key` text NOT NULL,
@@ -185,33 +206,23 @@ CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`
 CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE "files"."delete_after" is not null and "files"."hold" is null;--> statement-breakpoint
 CREATE INDEX `files_held` ON `files` (`team_id`,`folder_key`,`id`) WHERE "files"."hold" is not null;--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE "files"."due_at" is not null;--> statement-breakpoint
-CREATE TABLE `file_objects` (
+CREATE TABLE `removed` (
 	`team_id` text NOT NULL,
-	`file_id` text NOT NULL,
-	`version` text NOT NULL,
-	`kind` text NOT NULL,
-	`name` text DEFAULT '' NOT NULL,
-	`state` text NOT NULL,
-	`due_at` integer,
-	`updated_at` integer,
+	`id` text NOT NULL,
+	`user_id` text,
+	`original_name` text NOT NULL,
+	`size_bytes` integer NOT NULL,
 	`reserved_bytes` integer NOT NULL,
-	`is_provisional` integer DEFAULT false NOT NULL,
-	`language` text,
-	`preview` blob,
-	PRIMARY KEY(`team_id`, `file_id`, `version`)
+	`due_at` integer NOT NULL,
+	`trashed_at` integer,
+	`hold` text,
+	`file` text,
+	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE UNIQUE INDEX `file_objects_current` ON `file_objects` (`team_id`,`file_id`,`kind`,`name`) WHERE "file_objects"."state" = 'current';--> statement-breakpoint
-CREATE INDEX `file_objects_due` ON `file_objects` (`due_at`) WHERE "file_objects"."due_at" is not null;--> statement-breakpoint
-CREATE TABLE `measurements` (
-	`team_id` text NOT NULL,
-	`file_id` text NOT NULL,
-	`attempts` integer NOT NULL,
-	`due_at` integer,
-	PRIMARY KEY(`team_id`, `file_id`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `measurements_due` ON `measurements` (`due_at`) WHERE "measurements"."due_at" is not null;--> statement-breakpoint
+CREATE INDEX `removed_due` ON `removed` (`due_at`) WHERE "removed"."hold" is null;--> statement-breakpoint
+CREATE INDEX `removed_owner` ON `removed` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE "removed"."trashed_at" is not null and "removed"."user_id" is not null;--> statement-breakpoint
+CREATE INDEX `removed_held` ON `removed` (`team_id`) WHERE "removed"."hold" is not null;--> statement-breakpoint
 CREATE TABLE `folder_changes` (
 	`team_id` text NOT NULL,
 	`id` text NOT NULL,
@@ -254,23 +265,6 @@ CREATE TABLE `links` (
 --> statement-breakpoint
 CREATE INDEX `links_file` ON `links` (`team_id`,`file_id`,`id`);--> statement-breakpoint
 CREATE INDEX `links_expiry` ON `links` (`expires_at`) WHERE "links"."expires_at" is not null;--> statement-breakpoint
-CREATE TABLE `removed` (
-	`team_id` text NOT NULL,
-	`id` text NOT NULL,
-	`user_id` text,
-	`original_name` text NOT NULL,
-	`size_bytes` integer NOT NULL,
-	`reserved_bytes` integer NOT NULL,
-	`due_at` integer NOT NULL,
-	`trashed_at` integer,
-	`hold` text,
-	`file` text,
-	PRIMARY KEY(`team_id`, `id`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `removed_due` ON `removed` (`due_at`) WHERE "removed"."hold" is null;--> statement-breakpoint
-CREATE INDEX `removed_owner` ON `removed` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE "removed"."trashed_at" is not null and "removed"."user_id" is not null;--> statement-breakpoint
-CREATE INDEX `removed_held` ON `removed` (`team_id`) WHERE "removed"."hold" is not null;--> statement-breakpoint
 CREATE TABLE `recovery` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`recovered_at` integer NOT NULL,
@@ -294,15 +288,19 @@ CREATE TABLE `uploads` (
 	`user_id` text,
 	`upload_token_id` text,
 	`finished_by_token_id` text,
+	`visitor_id` text,
 	`idempotency_key` text,
 	`original_name` text NOT NULL,
 	`size_bytes` integer NOT NULL,
+	`reserved_bytes` integer DEFAULT 0 NOT NULL,
 	`allowed_types` text,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
 	`due_at` integer NOT NULL,
 	`secret_hash` text,
 	`offset_bytes` integer DEFAULT 0 NOT NULL,
+	`progress_at` integer DEFAULT 0 NOT NULL,
+	`progress_bytes` integer DEFAULT 0 NOT NULL,
 	`part_bytes` integer DEFAULT 0 NOT NULL,
 	`metadata` text DEFAULT '' NOT NULL,
 	`properties` text,
@@ -321,10 +319,31 @@ CREATE TABLE `uploads` (
 --> statement-breakpoint
 CREATE INDEX `uploads_receiving_due` ON `uploads` (`due_at`) WHERE "uploads"."status" = 'receiving';--> statement-breakpoint
 CREATE INDEX `uploads_ended_due` ON `uploads` (`due_at`) WHERE "uploads"."status" <> 'receiving';--> statement-breakpoint
-CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE ("uploads"."status" <> 'committed' and "uploads"."secret_hash" is not null);--> statement-breakpoint
+CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`key_id`) WHERE ("uploads"."status" <> 'committed' and "uploads"."secret_hash" is not null);--> statement-breakpoint
+CREATE INDEX `uploads_silent` ON `uploads` (`team_id`,`progress_at`) WHERE "uploads"."is_public" and "uploads"."secret_hash" is not null and "uploads"."status" = 'receiving' and "uploads"."offset_bytes" < "uploads"."size_bytes" and ("uploads"."offset_bytes" < 65536 or "uploads"."offset_bytes" * 2 <= "uploads"."size_bytes");--> statement-breakpoint
 CREATE INDEX `uploads_reserved` ON `uploads` (`team_id`,`file_id`,`user_id`) WHERE "uploads"."status" <> 'committed';--> statement-breakpoint
-CREATE INDEX `uploads_token` ON `uploads` (`team_id`,`upload_token_id`) WHERE "uploads"."upload_token_id" is not null;--> statement-breakpoint
+CREATE INDEX `uploads_visitor` ON `uploads` (`team_id`,`visitor_id`) WHERE "uploads"."visitor_id" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `uploads_idempotency` ON `uploads` (`team_id`,`idempotency_key`) WHERE "uploads"."idempotency_key" is not null;--> statement-breakpoint
+CREATE TABLE `visitors` (
+	`team_id` text NOT NULL,
+	`id` text NOT NULL,
+	`unfinished_uploads` integer NOT NULL,
+	`begun_uploads` integer NOT NULL,
+	`due_at` integer NOT NULL,
+	PRIMARY KEY(`team_id`, `id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `visitors_unfinished` ON `visitors` (`team_id`,`unfinished_uploads`) WHERE "visitors"."unfinished_uploads" > 1;--> statement-breakpoint
+CREATE INDEX `visitors_due` ON `visitors` (`due_at`) WHERE "visitors"."unfinished_uploads" = 0;--> statement-breakpoint
+CREATE TABLE `measurements` (
+	`team_id` text NOT NULL,
+	`file_id` text NOT NULL,
+	`attempts` integer NOT NULL,
+	`due_at` integer,
+	PRIMARY KEY(`team_id`, `file_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `measurements_due` ON `measurements` (`due_at`) WHERE "measurements"."due_at" is not null;--> statement-breakpoint
 CREATE TABLE `webhooks` (
 	`id` text NOT NULL,
 	`team_id` text NOT NULL,
@@ -355,17 +374,51 @@ CREATE INDEX `webhooks_encrypted_with` ON `webhooks` (`encrypted_with`);
 CREATE TRIGGER uploads_came AFTER INSERT ON uploads BEGIN
 	UPDATE teams SET
 		files = files + 1,
-		bytes = bytes + new.size_bytes,
-		public_bytes = public_bytes + iif(new.is_public, new.size_bytes, 0)
+		bytes = bytes + new.reserved_bytes,
+		public_bytes = public_bytes + iif(new.is_public, new.reserved_bytes, 0),
+		unfinished_uploads = unfinished_uploads + (new.secret_hash IS NOT NULL),
+		visitor_uploads = visitor_uploads + (new.is_public AND new.secret_hash IS NOT NULL)
 	WHERE id = new.team_id;
+	UPDATE users SET unfinished_uploads = unfinished_uploads + 1 WHERE id = new.user_id AND new.secret_hash IS NOT NULL;
+	-- No limit counts a visitor's upload for longer than a day from its beginning.
+	INSERT INTO visitors (team_id, id, unfinished_uploads, begun_uploads, due_at)
+	SELECT new.team_id, new.visitor_id, new.secret_hash IS NOT NULL, 1, new.created_at + 86400000 WHERE new.visitor_id IS NOT NULL
+	ON CONFLICT (team_id, id) DO UPDATE SET
+		unfinished_uploads = unfinished_uploads + excluded.unfinished_uploads,
+		begun_uploads = begun_uploads + 1,
+		due_at = max(due_at, excluded.due_at);
+END;
+--> statement-breakpoint
+-- What a visitor announces reserves little until its first byte comes.
+CREATE TRIGGER uploads_resized AFTER UPDATE OF reserved_bytes ON uploads WHEN old.reserved_bytes <> new.reserved_bytes BEGIN
+	UPDATE teams SET
+		bytes = bytes - old.reserved_bytes + new.reserved_bytes,
+		public_bytes = public_bytes + iif(new.is_public, new.reserved_bytes - old.reserved_bytes, 0)
+	WHERE id = new.team_id;
+END;
+--> statement-breakpoint
+-- A resumable upload is unfinished until it is committed, or its row is deleted.
+CREATE TRIGGER uploads_finished AFTER UPDATE OF status ON uploads
+WHEN new.status = 'committed' AND old.status <> 'committed' AND new.secret_hash IS NOT NULL BEGIN
+	UPDATE teams SET unfinished_uploads = unfinished_uploads - 1, visitor_uploads = visitor_uploads - new.is_public
+	WHERE id = new.team_id;
+	UPDATE users SET unfinished_uploads = unfinished_uploads - 1 WHERE id = new.user_id;
+	UPDATE visitors SET unfinished_uploads = unfinished_uploads - 1 WHERE team_id = new.team_id AND id = new.visitor_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER uploads_abandoned AFTER DELETE ON uploads WHEN old.status <> 'committed' AND old.secret_hash IS NOT NULL BEGIN
+	UPDATE teams SET unfinished_uploads = unfinished_uploads - 1, visitor_uploads = visitor_uploads - old.is_public
+	WHERE id = old.team_id;
+	UPDATE users SET unfinished_uploads = unfinished_uploads - 1 WHERE id = old.user_id;
+	UPDATE visitors SET unfinished_uploads = unfinished_uploads - 1 WHERE team_id = old.team_id AND id = old.visitor_id;
 END;
 --> statement-breakpoint
 -- A receipt does not count.
 CREATE TRIGGER uploads_gone AFTER DELETE ON uploads WHEN old.status <> 'committed' BEGIN
 	UPDATE teams SET
 		files = files - 1,
-		bytes = bytes - old.size_bytes,
-		public_bytes = public_bytes - iif(old.is_public, old.size_bytes, 0)
+		bytes = bytes - old.reserved_bytes,
+		public_bytes = public_bytes - iif(old.is_public, old.reserved_bytes, 0)
 	WHERE id = old.team_id AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.file_id);
 END;
 --> statement-breakpoint
@@ -374,11 +427,11 @@ CREATE TRIGGER files_came AFTER INSERT ON files BEGIN
 	WHERE id = new.team_id AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = new.team_id AND id = new.id)
 		AND NOT EXISTS (SELECT 1 FROM uploads WHERE team_id = new.team_id AND file_id = new.id AND status = 'receiving');
 	UPDATE teams SET
-		bytes = bytes - upload.size_bytes + new.reserved_bytes,
-		public_bytes = public_bytes - iif(upload.is_public, upload.size_bytes, 0)
+		bytes = bytes - upload.reserved_bytes + new.reserved_bytes,
+		public_bytes = public_bytes - iif(upload.is_public, upload.reserved_bytes, 0)
 	FROM uploads upload
 	WHERE teams.id = new.team_id AND upload.team_id = new.team_id AND upload.file_id = new.id AND upload.status = 'receiving'
-		AND (upload.is_public OR upload.size_bytes <> new.reserved_bytes);
+		AND (upload.is_public OR upload.reserved_bytes <> new.reserved_bytes);
 	INSERT INTO file_tags SELECT new.team_id, value, key, new.id, new.user_id FROM json_each(new.search_keys, '$.tags');
 END;
 --> statement-breakpoint

@@ -45,6 +45,7 @@ import { dueUploads } from "./uploads/unfinished.ts";
 import * as upload from "./uploads/upload.routes.ts";
 import * as uploadTokens from "./uploads/upload-tokens.routes.ts";
 import * as usage from "./uploads/usage.routes.ts";
+import { unusedVisitors, visitorsOfDeleted } from "./uploads/visitors.ts";
 import { planMeasurement, unmeasuredFiles } from "./waveforms/measuring.ts";
 import * as waveforms from "./waveforms/waveforms.routes.ts";
 import { webhooksOfDeleted } from "./webhooks/deleted-teams.ts";
@@ -132,6 +133,7 @@ export const recoverySteps = [
   unfinishedFolderChanges,
   expiredKeys,
   expiredLinks,
+  unusedVisitors,
   oldMails,
   oldEvents,
   keyReencryption,
@@ -146,6 +148,7 @@ export const teamRows = [
   foldersOfDeleted,
   usersOfDeleted,
   folderChangesOfDeleted,
+  visitorsOfDeleted,
   eventsOfDeleted,
   webhooksOfDeleted,
   followersOfDeleted,

@@ -1,4 +1,4 @@
-import { and, eq, gte, isNull, lte, notInArray, type SQL, sql } from "drizzle-orm";
+import { and, eq, gte, isNull, lte, not, type SQL, sql } from "drizzle-orm";
 import { type Actor, isExistingTeam, isKey } from "../access/authorization.ts";
 import { decryptOrLog } from "../access/encryption.ts";
 import { lacking, type Scope, scopesIn } from "../access/scopes.ts";
@@ -9,7 +9,7 @@ import { type Batch, firstOf, hasRow, insertWhere } from "../platform/db.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../platform/system.ts";
 import type { KeyLimits } from "../uploads/quota.ts";
-import { keysOfUnfinished } from "../uploads/unfinished.ts";
+import { hasUnfinished } from "../uploads/unfinished.ts";
 import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
 
@@ -139,7 +139,7 @@ function roomForKey({ db, system }: Deps, teamId: string) {
     eq(apiKeys.teamId, teamId),
     isApiKey,
     lte(apiKeys.expiresAt, system.now()),
-    notInArray(apiKeys.id, keysOfUnfinished(db, teamId)),
+    not(hasUnfinished(teamId, apiKeys.id)),
   );
   return {
     /** A reason to refuse a new key. */

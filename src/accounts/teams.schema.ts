@@ -25,8 +25,11 @@ export const teams = sqliteTable(
     retentionReached: text("retention_reached").notNull().default(""),
     /** When the recovery job looks for files of this age. Null: never. */
     retentionDueAt: integer("retention_due_at"),
-    /** The bytes that unfinished uploads of public keys reserve. */
+    /** The bytes that unfinished uploads of visitors reserve. */
     publicBytes: integer("public_bytes").notNull().default(0),
+    /** Resumable uploads that have not ended, and how many of them are visitors'. */
+    unfinishedUploads: integer("unfinished_uploads").notNull().default(0),
+    visitorUploads: integer("visitor_uploads").notNull().default(0),
     apiKeys: integer("api_keys").notNull().default(0),
     links: integer().notNull().default(0),
     folders: integer().notNull().default(0),

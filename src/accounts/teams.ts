@@ -115,6 +115,8 @@ export async function createTeam(
     retentionReached: "",
     retentionDueAt: null,
     publicBytes: 0,
+    unfinishedUploads: 0,
+    visitorUploads: 0,
     apiKeys: 0,
     links: 0,
     folders: 0,

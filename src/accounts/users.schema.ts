@@ -24,6 +24,8 @@ export const users = sqliteTable(
     invitationBy: text("invitation_by"),
     /** The folders that they created as a contributor. Only triggers write it. */
     folders: integer().notNull().default(0),
+    /** Their resumable uploads that have not ended, also those of upload tokens that they issued. Only triggers write it. */
+    unfinishedUploads: integer("unfinished_uploads").notNull().default(0),
     /** The share of a day that the user's account events used, see events/events.ts. Only a trigger writes it. */
     accountEventsUntil: integer("account_events_until").notNull().default(0),
     /** First and last name. It is computed, and stored only in its index. */

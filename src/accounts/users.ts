@@ -104,6 +104,7 @@ export async function createUser(
     invitationEndsAt: null,
     invitationBy: null,
     folders: 0,
+    unfinishedUploads: 0,
     accountEventsUntil: 0,
   };
   // A repeated batch finds its own row.

@@ -85,8 +85,8 @@ Repeating an upload with the same \`Idempotency-Key\` does not store a second fi
 A request is light or heavy. A team has ${perMinute("light")} light and ${perMinute("heavy")} heavy requests a minute; its public keys and upload tokens together as many
 again, and each contributor ${perMinute("contributor-light")} and ${perMinute("contributor-heavy")}. HEAVY_OPERATIONS A batch, and the first step of moving or deleting a folder, take a place for each ${FILES_PER_PLACE} files, up to half of the limit. What a token has no permission for counts for the token alone. Openings of links and invitations
 are light, for their client IP. Failed logins, checks of the own password and forgotten passwords: ${RATE_LIMITS.login} a minute for an account, and ${RATE_LIMITS.login} for a client IP. Passwords that are set or
-checked: ${RATE_LIMITS.password} for a team. Requests without a valid token, and logins: ${RATE_LIMITS["client-ip"]} for a client IP. A contributor can have
-at most 25 unfinished uploads, and a team 100.
+checked: ${RATE_LIMITS.password} for a team. Requests without a valid token, and logins: ${RATE_LIMITS["client-ip"]} for a client IP. Unfinished resumable uploads: 20 of an upload token or public
+key, 2,000 of all of a team, 25 of a contributor, and 3,000 of a team.
 Logins and changes of accounts: ${MAX_DAILY_ACCOUNT_EVENTS.toLocaleString("en")} a day for a team, and ${MAX_DAILY_USER_EVENTS.toLocaleString("en")} for a user, of which half are only for logins; what ends something is always possible.
 Above a limit of a minute, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
 \`RateLimit-Policy\` states the limit that a response counted for, and \`RateLimit\` the one that was reached.

@@ -1,10 +1,11 @@
-import { and, eq, isNull, ne, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, ne, type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 import { isVisitor, type UploadToken } from "../access/actor.ts";
 import { type Credential, readAs, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
+import { users } from "../accounts/users.schema.ts";
 import type { FileType } from "../audio/media-type.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
@@ -13,14 +14,7 @@ import { files, isOwned } from "../files/files.schema.ts";
 import { type FileOf, isFileOfUpload } from "../files/names.ts";
 import { isOwnedInTrash, removed } from "../files/removed.schema.ts";
 import { firstOf, hasRow, qualified, read } from "../platform/db.ts";
-import {
-  isCommitted,
-  isReceiving,
-  isResumable,
-  isUnfinishedResumable,
-  unfinishedUploads,
-  uploads,
-} from "./uploads.schema.ts";
+import { isCommitted, isReceiving, isResumable, uploads, visitors } from "./uploads.schema.ts";
 
 /*
  * The quota of a team, and the limits of its uploads. The statement that inserts an upload requires that nothing refuses
@@ -37,7 +31,10 @@ export const tooManyUnfinishedUploads = errorCode(
   "too_many_unfinished_uploads",
   409,
   "The team has too many unfinished uploads. Complete or cancel one and retry.",
+  { hasRetryAfter: true },
 );
+/** Uploads end all the time. */
+const FULL_RETRY_SECONDS = 60;
 
 export interface Usage {
   /** Also those in the trash. */
@@ -120,14 +117,14 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
 
 /** Anyone who sees a web page can use its public key or upload token, so these can reserve only a fifth of the storage quota. */
 const PUBLIC_QUOTA_DIVISOR = 5;
-/** An unfinished upload holds quota and R2 objects, and every creation reads all of the team's to count them. */
-const MAX_UNFINISHED_UPLOADS = 100;
-/** Anyone can be a visitor, so visitors leave half of `MAX_UNFINISHED_UPLOADS` to the team itself. */
-const MAX_PUBLIC_UPLOADS = 50;
-/** Half of `MAX_PUBLIC_UPLOADS`, so that the visitors of one public key can't block the other keys. */
-const MAX_UPLOADS_PER_PUBLIC_KEY = 25;
-/** A quarter of `MAX_UNFINISHED_UPLOADS`, so that one contributor can't block the team. */
-const MAX_UPLOADS_PER_CONTRIBUTOR = 25;
+/** An unfinished upload holds quota, rows and R2 objects. */
+export const MAX_UNFINISHED_UPLOADS = 3000;
+/** An event day: hundreds of phones, each with some uploads. Anyone can be a visitor, so visitors leave a third to the team itself. */
+export const MAX_VISITOR_UPLOADS = 2000;
+/** One hundredth, so that no visitor can block the others. */
+export const MAX_UPLOADS_PER_VISITOR = 20;
+/** So that forty contributors can't block the team. */
+export const MAX_UPLOADS_PER_CONTRIBUTOR = 25;
 
 /** The part of the quota that an upload takes. */
 export interface Reservation {
@@ -150,7 +147,11 @@ const filesOfUploadToken = ({ id }: UploadToken, teamId: string) => {
   return sql`(select count(*) from ${uploads} where ${isOfToken})`;
 };
 
-const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`;
+const isAtLeast = (count: SQLWrapper, limit: number | SQL) => sql`${count} >= ${limit}`;
+
+/** Whom the limits of one visitor count an upload for: its upload token, or its public key. Null for a caller who is no visitor. */
+export const visitorIdOf = ({ kind, keyId, uploadToken }: TeamActor): string | null =>
+  isVisitor({ kind }) ? (uploadToken?.id ?? keyId) : null;
 
 /**
  * The quota in SQL: `from` has the rows of the team, of the calling key, and of the replaced upload; `refusal` is the reason
@@ -158,10 +159,12 @@ const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`
  */
 export function quotaFor(
   { db, settings }: Deps,
-  { teamId, keyId, kind, ownerId, uploadToken }: TeamActor,
+  actor: TeamActor,
   { minBytes, maxBytes: requested, resumable }: Reservation,
 ) {
-  const isPublic = isVisitor({ kind });
+  const { teamId, keyId, ownerId, uploadToken } = actor;
+  const visitorId = visitorIdOf(actor);
+  const isPublic = visitorId !== null;
   const limits = uploadToken ? sql`${JSON.stringify(uploadToken.limits)}` : sql`${apiKeys.limits}`;
   const keyLimit = (name: "maxFiles" | "maxFileBytes") =>
     sql<number>`coalesce(json_extract(${limits}, ${`$.${name}`}), ${Number.MAX_SAFE_INTEGER})`;
@@ -171,42 +174,39 @@ export function quotaFor(
   const isCaller = and(eq(apiKeys.teamId, teams.id), eq(apiKeys.id, keyId));
   const replaced = resumable?.replaced;
   const freedFiles = replaced ? sql`(${replacedUpload.fileId} is not null)` : sql`0`;
-  const freedBytes = replaced ? sql`coalesce(${replacedUpload.sizeBytes}, 0)` : sql`0`;
-  const join = replaced && sql`left join ${uploads} ${replacedUpload} on ${replaced}`;
-  const from = sql`${teams} left join ${apiKeys} on ${isCaller} ${join}`;
-  const besides = (count: SQL) => sql`${count} - ${freedFiles}`;
-  // One scan of an index counts the unfinished uploads of the team.
-  const tooManyUnfinished = firstOf<string>({
-    too_many_of_team: isAtLeast(besides(sql`count(*)`), MAX_UNFINISHED_UPLOADS),
+  const freedBytes = replaced ? sql`coalesce(${replacedUpload.reservedBytes}, 0)` : sql`0`;
+  const joins = [
+    sql`left join ${apiKeys} on ${isCaller}`,
+    ...(replaced ? [sql`left join ${uploads} ${replacedUpload} on ${replaced}`] : []),
+    ...(isPublic ? [sql`left join ${visitors} on ${isVisitorRow(teamId, visitorId)}`] : []),
+    ...(ownerId === null ? [] : [sql`left join ${users} on ${eq(users.id, ownerId)}`]),
+  ];
+  const from = sql`${teams} ${sql.join(joins, sql` `)}`;
+  const besides = (count: SQLWrapper) => sql`${count} - ${freedFiles}`;
+  const tooManyUnfinished = {
     ...(isPublic && {
-      too_many_public: isAtLeast(besides(sql`sum(is_public)`), MAX_PUBLIC_UPLOADS),
-    }),
-    // An upload token has its own limit.
-    ...(kind === "public" && {
-      too_many_of_key: isAtLeast(besides(sql`sum(key_id = ${keyId})`), MAX_UPLOADS_PER_PUBLIC_KEY),
+      too_many_of_visitor: isAtLeast(besides(visitors.unfinishedUploads), MAX_UPLOADS_PER_VISITOR),
+      too_many_of_visitors: isAtLeast(besides(teams.visitorUploads), MAX_VISITOR_UPLOADS),
     }),
     ...(ownerId !== null && {
-      too_many_of_contributor: isAtLeast(besides(sql`sum(user_id = ${ownerId})`), MAX_UPLOADS_PER_CONTRIBUTOR),
+      too_many_of_contributor: isAtLeast(besides(users.unfinishedUploads), MAX_UPLOADS_PER_CONTRIBUTOR),
+    }),
+    too_many_of_team: isAtLeast(besides(teams.unfinishedUploads), MAX_UNFINISHED_UPLOADS),
+  };
+  const refusal = firstOf<string>({
+    token_invalid: sql`${teams.status} = 'deleting' or ${isNull(apiKeys.id)}`,
+    ...(uploadToken && {
+      upload_limit_reached: isAtLeast(besides(filesOfUploadToken(uploadToken, teamId)), keyLimit("maxFiles")),
+    }),
+    file_too_large: sql`${minBytes} > ${keyLimit("maxFileBytes")}`,
+    file_limit_reached: isAtLeast(besides(teams.files), maxFiles),
+    ...(resumable && tooManyUnfinished),
+    quota_exceeded: sql`${teams.bytes} - ${freedBytes} + ${reservedBytes} > ${maxBytes}`,
+    ...(isPublic && {
+      public_quota_exceeded: sql`${teams.publicBytes} - ${freedBytes} + ${reservedBytes}
+        > ${maxBytes} / ${PUBLIC_QUOTA_DIVISOR}`,
     }),
   });
-  const isUpload = and(eq(uploads.teamId, teamId), isUnfinishedResumable);
-  const refusals = [
-    firstOf({ token_invalid: sql`${teams.status} = 'deleting' or ${isNull(apiKeys.id)}` }),
-    ...(resumable ? [sql`(select ${tooManyUnfinished} from ${unfinishedUploads} where ${isUpload})`] : []),
-    firstOf<string>({
-      ...(uploadToken && {
-        upload_limit_reached: isAtLeast(besides(filesOfUploadToken(uploadToken, teamId)), keyLimit("maxFiles")),
-      }),
-      file_too_large: sql`${minBytes} > ${keyLimit("maxFileBytes")}`,
-      file_limit_reached: isAtLeast(besides(sql`${teams.files}`), maxFiles),
-      quota_exceeded: sql`${teams.bytes} - ${freedBytes} + ${reservedBytes} > ${maxBytes}`,
-      ...(isPublic && {
-        public_quota_exceeded: sql`${teams.publicBytes} - ${freedBytes} + ${reservedBytes}
-          > ${maxBytes} / ${PUBLIC_QUOTA_DIVISOR}`,
-      }),
-    }),
-  ];
-  const refusal = sql<string | null>`coalesce(${sql.join(refusals, sql`, `)})`;
   const isTeam = eq(teams.id, teamId);
   const refusalQuery = db
     .select({
@@ -221,6 +221,7 @@ export function quotaFor(
   return { from, reservedBytes, allowedTypes, isAccepted: sql`${isTeam} and ${refusal} is null`, refusalQuery };
 }
 
+const isVisitorRow = (teamId: string, id: string) => and(eq(visitors.teamId, teamId), eq(visitors.id, id));
 const replacedUpload = alias(uploads, "replaced");
 /** The unfinished upload with an idempotency key that the upload of this file replaces. Its row is that of `replaced`. */
 export const isReplaced = ({ teamId, id }: FileOf, idempotencyKey: string) =>
@@ -239,7 +240,8 @@ export const fileTooLarge = (maxBytes: number) =>
 
 const tooMany = (who: string, limit: number) =>
   new AppError(tooManyUnfinishedUploads, {
-    message: `${who} can have at most ${limit} unfinished uploads. Complete or cancel one and retry.`,
+    message: `${who} can have at most ${limit.toLocaleString("en")} unfinished uploads. Complete or cancel one and retry.`,
+    retryAfterSeconds: FULL_RETRY_SECONDS,
   });
 
 /** The error for an upload that was not inserted. */
@@ -249,10 +251,10 @@ export function quotaError(refused: QuotaRefusal | undefined): AppError {
   switch (refusal) {
     case "too_many_of_team":
       return tooMany("A team", MAX_UNFINISHED_UPLOADS);
-    case "too_many_public":
-      return tooMany("The public keys and upload tokens of a team", MAX_PUBLIC_UPLOADS);
-    case "too_many_of_key":
-      return tooMany("A public key", MAX_UPLOADS_PER_PUBLIC_KEY);
+    case "too_many_of_visitors":
+      return tooMany("The public keys and upload tokens of a team", MAX_VISITOR_UPLOADS);
+    case "too_many_of_visitor":
+      return tooMany("A public key, or a visitor with an upload token,", MAX_UPLOADS_PER_VISITOR);
     case "too_many_of_contributor":
       return tooMany("A contributor", MAX_UPLOADS_PER_CONTRIBUTOR);
     case "upload_limit_reached":

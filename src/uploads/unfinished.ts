@@ -1,4 +1,5 @@
 import { and, asc, eq, lt, lte, type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { type Credential, mayStillUpload, readAs, type TeamActor } from "../access/authorization.ts";
 import { uploadsOf } from "../access/own-files.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
@@ -16,7 +17,7 @@ import {
 } from "../files/ending.ts";
 import { files } from "../files/files.schema.ts";
 import { isFile, isOneOfKeys, isUpload, uploadKey } from "../files/names.ts";
-import { type Db, type Guard, read, write } from "../platform/db.ts";
+import { type Guard, read, write } from "../platform/db.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { MINUTE } from "../platform/system.ts";
@@ -93,12 +94,10 @@ export function cancelUploadsOfKeys(deps: Deps, teamId: string, keyIds: SQL) {
   return cancelUploads(deps, sql`(team_id, file_id) in ${selected}`);
 }
 
-/** The keys that began resumable uploads of the team which are still arriving. */
-export const keysOfUnfinished = (db: Db, teamId: string) =>
-  db
-    .select({ keyId: sql`${uploads.keyId}` })
-    .from(unfinishedUploads)
-    .where(and(eq(uploads.teamId, teamId), isUnfinishedResumable, isReceiving));
+/** Whether a key of the team began a resumable upload that is still arriving. */
+export const hasUnfinished = (teamId: string, keyId: SQLiteColumn) =>
+  sql`exists (select 1 from ${unfinishedUploads}
+    where ${and(eq(uploads.teamId, teamId), eq(uploads.keyId, keyId), isUnfinishedResumable, isReceiving)})`;
 
 /**
  * Cancels an upload, and deletes what it stored. Can be repeated.

@@ -30,7 +30,7 @@ import { MIN_BYTES_PER_SECOND } from "../platform/bodies.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-store.ts";
 import { evaluate, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { DAY, instantOf, MINUTE, newId, SECOND } from "../platform/system.ts";
-import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation } from "./quota.ts";
+import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation, visitorIdOf } from "./quota.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
 import { isCommitted, isReceiving, uploads } from "./uploads.schema.ts";
 
@@ -147,7 +147,16 @@ export const setBy = ({ requestId }: Deps, initiator: Initiator, properties: Pro
   deleteAfterBy: properties.deleteAfter === null ? null : actorOf(initiator, requestId),
 });
 
-type OwnColumns = "teamId" | "fileId" | "keyId" | "userId" | "isPublic" | "sizeBytes" | "originalName";
+type OwnColumns =
+  | "teamId"
+  | "fileId"
+  | "keyId"
+  | "userId"
+  | "isPublic"
+  | "visitorId"
+  | "sizeBytes"
+  | "reservedBytes"
+  | "originalName";
 type NewUploadRow = Partial<Omit<UploadRow, OwnColumns>> & Pick<UploadRow, "dueAt">;
 
 /**
@@ -167,12 +176,15 @@ export function insertUpload(
     fileId: id,
     isPublic: isVisitor(actor),
     uploadTokenId: actor.uploadToken?.id ?? null,
+    visitorId: visitorIdOf(actor),
     originalName,
     sizeBytes: reservedBytes,
+    reservedBytes,
     allowedTypes,
     // Lists filter by creation time through the id, so the time comes from the id.
     createdAt: instantOf(id),
     updatedAt: deps.system.now(),
+    progressAt: deps.system.now(),
     ...columns,
   };
   return { refusal: refusalQuery, insert: insertWhere(deps.db, uploads, row, isAccepted, from) };

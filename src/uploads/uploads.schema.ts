@@ -24,10 +24,14 @@ export const uploads = sqliteTable(
     /** The upload token that began the upload, and the one that finished it. */
     uploadTokenId: text("upload_token_id"),
     finishedByTokenId: text("finished_by_token_id"),
+    /** Whom the upload counts for among the visitors, see `visitors`. Null if no visitor began it. */
+    visitorId: text("visitor_id"),
     idempotencyKey: text("idempotency_key"),
     originalName: text("original_name").notNull(),
-    /** The bytes that count against the quota of the team: of a form upload an upper bound. */
+    /** Of a form upload an upper bound. */
     sizeBytes: integer("size_bytes").notNull(),
+    /** The bytes that count against the quota of the team: all, or those that the announcement of a visitor reserves. */
+    reservedBytes: integer("reserved_bytes").notNull().default(0),
     /** JSON: the file types that this key may upload. Null for all. */
     allowedTypes: text("allowed_types"),
     createdAt: integer("created_at").notNull(),
@@ -42,6 +46,9 @@ export const uploads = sqliteTable(
     secretHash: text("secret_hash"),
     /** The bytes stored in parts and chunks. A reported offset never decreases. */
     offsetBytes: integer("offset_bytes").notNull().default(0),
+    /** When it last made progress, see room.ts, and how many bytes it had received then. */
+    progressAt: integer("progress_at").notNull().default(0),
+    progressBytes: integer("progress_bytes").notNull().default(0),
     partBytes: integer("part_bytes").notNull().default(0),
     /** `Upload-Metadata` as the client sent it. */
     metadata: text().notNull().default(""),
@@ -72,11 +79,12 @@ export const uploads = sqliteTable(
     // the status would be searched by other queries, which would then read the uploads of all teams.
     index("uploads_receiving_due").on(t.dueAt).where(isReceiving),
     index("uploads_ended_due").on(t.dueAt).where(isEnded),
-    // With the columns that a creation counts, and by which the deletion of a key selects.
-    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId, t.userId).where(isUnfinishedResumable),
+    index("uploads_unfinished").on(t.teamId, t.keyId).where(isUnfinishedResumable),
+    // In the order in which visitors' uploads give way to others.
+    index("uploads_silent").on(t.teamId, t.progressAt).where(givesWay),
     // In the order of the list, with the column by which it selects.
     index("uploads_reserved").on(t.teamId, t.fileId, t.userId).where(isReserved),
-    index("uploads_token").on(t.teamId, t.uploadTokenId).where(sql`${t.uploadTokenId} is not null`),
+    index("uploads_visitor").on(t.teamId, t.visitorId).where(sql`${t.visitorId} is not null`),
     uniqueIndex("uploads_idempotency").on(t.teamId, t.idempotencyKey).where(sql`${t.idempotencyKey} is not null`),
   ],
 );
@@ -95,11 +103,40 @@ export const isUnfinishedResumable: SQL = sql`(${uploads.status} <> 'committed' 
 /** Has none of its bytes, or not all. Those of a form upload are not counted before its commit. */
 export const isIncomplete: SQL = sql`${uploads.status} = 'receiving' and ${uploads.offsetBytes} < ${uploads.sizeBytes}`;
 
-/** A query of the unfinished uploads of a team reads only this index. By itself, SQLite would read the receipts, too. */
+/** Half of it or less has arrived, or less than 64 KiB, which cost little to repeat. An index can't have a parameter. */
+const isMostlyMissing = sql`(${uploads.offsetBytes} < 65536 or ${uploads.offsetBytes} * 2 <= ${uploads.sizeBytes})`;
+/** The upload of a visitor that gives way to others once it is silent, see room.ts. */
+export const givesWay: SQL = sql`${uploads.isPublic} and ${uploads.secretHash} is not null and ${isIncomplete} and ${isMostlyMissing}`;
+
+/** A query of the unfinished uploads of a key reads only this index. By itself, SQLite would read the receipts, too. */
 export const unfinishedUploads = sql`${uploads} indexed by uploads_unfinished`;
 
 /** The same for every upload that holds quota. */
 export const reservedUploads = sql`${uploads} indexed by uploads_reserved`;
+
+/**
+ * The visitors of a team, with whom a limit of one visitor counts its uploads: the page's visitor that upload tokens name, one upload
+ * token, or a public key. Only triggers write the counters.
+ */
+export const visitors = sqliteTable(
+  "visitors",
+  {
+    teamId: text("team_id").notNull(),
+    id: text().notNull(),
+    /** Resumable uploads that have not ended. */
+    unfinishedUploads: integer("unfinished_uploads").notNull(),
+    /** All uploads, also those that have left no trace. */
+    begunUploads: integer("begun_uploads").notNull(),
+    /** When no limit counts them any more. The row is deleted once the visitor has no unfinished upload either. */
+    dueAt: integer("due_at").notNull(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.teamId, t.id] }),
+    // Finds who has the most.
+    index("visitors_unfinished").on(t.teamId, t.unfinishedUploads).where(sql`${t.unfinishedUploads} > 1`),
+    index("visitors_due").on(t.dueAt).where(sql`${t.unfinishedUploads} = 0`),
+  ],
+);
 
 /** The full parts of an unfinished upload, which R2 can't list. Each except the last has the upload's `part_bytes`. */
 export const uploadParts = sqliteTable(

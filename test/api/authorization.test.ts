@@ -400,7 +400,7 @@ describe.each(uploadRoutes)("$name", (route) => {
         expect([answer.status, isRead ? code : answer.code], where).toEqual([status, code]);
         if (status !== success) expect(written(), where).toEqual(before);
       }
-      // A team can have 100 unfinished uploads.
+      // A public key can have 20 unfinished uploads.
       for (const url of [upload, another]) {
         await mine.call("DELETE", `/docs/v1/uploads/resumable/${url}`, { headers: TUS });
       }

@@ -248,6 +248,15 @@ describe("A caller", () => {
   });
 });
 
+/** Inserts unfinished uploads without a byte, each of another visitor, or of the team. */
+function insertUnfinished(count: number, { teamId }: Team, { isPublic = false, progressAt = 4e15 } = {}) {
+  const columns =
+    "file_id, team_id, key_id, is_public, visitor_id, original_name, secret_hash, size_bytes, progress_at, created_at, updated_at, due_at";
+  const id = `printf('%023x%d', i, ${Number(isPublic)})`;
+  const values = `${id}, ?2, '', ${Number(isPublic)}, ${isPublic ? id : "null"}, '', '', 1, ${progressAt}, 1, 1, 4e15`;
+  return insertMany(count, `insert into uploads (${columns}) select ${values} from n`, teamId);
+}
+
 describe("The unfinished uploads of a team", () => {
   const newToken = async (team: Team, isPublic = false) => {
     const { id, key: token } = await newKey(team, { isPublic });
@@ -292,20 +301,27 @@ describe("The unfinished uploads of a team", () => {
     for (const { token } of [another, team]) expect((await create(call, 1, {}, { token })).status).toBe(201);
   });
 
-  test("are at most 25 of a public key, 50 of all public keys and 100 in total, even if they are created at once", async () => {
+  test("are at most 20 of a visitor, 2,000 of all visitors and 3,000 in total, even if they are created at once", async () => {
     const team = await newTeam();
     const pages = [await newToken(team, true), await newToken(team, true)];
-    const ofFirst = await createAtOnce(pages.slice(0, 1), 27, 1);
-    expect(tally(ofFirst)).toEqual({ 201: 25, too_many_unfinished_uploads: 2 });
-    expect(ofFirst.find(({ status }) => status === 409)?.body.message).toMatch(/public key can have at most 25/);
-    const ofPages = [...ofFirst, ...(await createAtOnce([...pages.slice(1), await newToken(team, true)], 20, 1))];
-    expect(tally(ofPages)).toEqual({ 201: 50, too_many_unfinished_uploads: 17 });
-    expect(tally(await createAtOnce([team], 52, 1))).toEqual({ 201: 50, too_many_unfinished_uploads: 2 });
-    const path = locationOf(ofPages.find(({ status }) => status === 201)!);
-    await patch(team.call, path, 0, new Uint8Array(1));
+    const ofFirst = await createAtOnce(pages.slice(0, 1), 22, 1);
+    expect(tally(ofFirst)).toEqual({ 201: 20, too_many_unfinished_uploads: 2 });
+    const refused = ofFirst.find(({ status }) => status === 409);
+    expect(refused?.body.message).toMatch(/at most 20 unfinished uploads/);
+    expect(refused?.headers.get("Retry-After")).toBe("60");
+    await insertUnfinished(1979, team, { isPublic: true });
+    const ofOthers = await createAtOnce([...pages.slice(1), await newToken(team, true)], 2, 1);
+    expect(tally(ofOthers)).toEqual({ 201: 1, too_many_unfinished_uploads: 3 });
+    expect(ofOthers.find(({ status }) => status === 409)?.body.message).toMatch(
+      /upload tokens of a team can have at most 2,000/,
+    );
+    await insertUnfinished(998, team);
+    const ofTeam = await createAtOnce([team], 4, 1);
+    expect(tally(ofTeam)).toEqual({ 201: 2, too_many_unfinished_uploads: 2 });
+    expect(ofTeam.find(({ status }) => status === 409)?.body.message).toMatch(/A team can have at most 3,000/);
+    await patch(team.call, locationOf(ofFirst.find(({ status }) => status === 201)!), 0, new Uint8Array(1));
     const again = [await create(call, 1, {}, pages[0]), await create(call, 1, {}, pages[1])];
     expect(again.map(({ status }) => status)).toEqual([201, 409]);
-    expect(again[1]?.body.message).toMatch(/at most 100 unfinished uploads/);
     await upload(team, "form.txt", "forms are not counted");
   });
 
@@ -612,10 +628,7 @@ describe("An interrupted upload", () => {
     await DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
     expect((await ask(team.call, "DELETE", path)).status).toBe(204);
     expect((await usageOf(team)).bytes).toBe(3000);
-    const columns =
-      "team_id, key_id, is_public, original_name, secret_hash, size_bytes, created_at, updated_at, due_at";
-    const values = "printf('%024x', i) || ?2, ?2, '', 0, '', '', 0, 1, 1, 4e15";
-    await insertMany(98, `insert into uploads (file_id, ${columns}) select ${values} from n`, team.teamId);
+    await insertUnfinished(2998, team);
     expect((await create(team.call, 10)).status).toBe(201);
     expect((await create(team.call, 10)).code).toBe("too_many_unfinished_uploads");
     const world = new World();

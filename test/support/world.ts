@@ -374,9 +374,9 @@ export class World {
             select team_id, id, user_id, original_name, size_bytes, reserved_bytes, ?1`)
         : state === "receiving"
           ? // A receipt has the idempotency key.
-            leave(`insert or replace into uploads (team_id, file_id, key_id, user_id, is_public, original_name, size_bytes,
+            leave(`insert or replace into uploads (team_id, file_id, key_id, user_id, is_public, original_name, size_bytes, reserved_bytes,
                 created_at, updated_at, due_at, idempotency_key)
-              select team_id, id, key_id, user_id, 0, original_name, reserved_bytes, created_at, updated_at, ?1,
+              select team_id, id, key_id, user_id, 0, original_name, reserved_bytes, reserved_bytes, created_at, updated_at, ?1,
                 (select idempotency_key from uploads where file_id = id)`)
           : [
               DB.prepare(
@@ -530,7 +530,7 @@ const fileQueries = (teamId: string): D1PreparedStatement[] => [
     DB.prepare(`select * from ${table} where team_id = ? order by id`).bind(teamId),
   ),
   DB.prepare(
-    `select *, file_id as id, size_bytes as reserved_bytes, null as size_bytes, null as sha256, null as hold
+    `select *, file_id as id, null as size_bytes, null as sha256, null as hold
      from uploads where team_id = ? and status <> 'committed' order by id`,
   ).bind(teamId),
 ];
@@ -593,6 +593,8 @@ async function digestOf(object: R2Object | undefined): Promise<string | undefine
 }
 
 type FileId = { file_id: string };
+/** The resumable uploads of the team of a row of `teams` that have not ended. */
+const UNFINISHED = "uploads where team_id = teams.id and status <> 'committed' and secret_hash is not null";
 type ObjectRow = FileId & { kind: string; version: string; state: string; reserved_bytes: number };
 
 /**
@@ -615,7 +617,14 @@ export async function expectSound(
       DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
       of(`select files, bytes, trash_files, trash_bytes, public_bytes,
         links - (select count(*) from links where team_id = teams.id) as extra_links,
-        folders - (select count(*) from folders where team_id = teams.id) as extra_folders from teams where id = ?`),
+        folders - (select count(*) from folders where team_id = teams.id) as extra_folders,
+        unfinished_uploads - (select count(*) from ${UNFINISHED}) as extra_unfinished,
+        visitor_uploads - (select count(*) from ${UNFINISHED} and is_public) as extra_of_visitors,
+        (select count(*) from visitors where team_id = teams.id
+          and unfinished_uploads <> (select count(*) from ${UNFINISHED} and visitor_id = visitors.id)) as wrong_visitors,
+        (select count(*) from users where team_id = teams.id
+          and unfinished_uploads <> (select count(*) from ${UNFINISHED} and user_id = users.id)) as wrong_users
+        from teams where id = ?`),
       ...eventLogQueries(teamId),
     ])
   ).map(({ results }) => results) as [Row[], Row[], Row[], FileId[], ObjectRow[], object[], object[], ...unknown[][]];
@@ -635,7 +644,8 @@ export async function expectSound(
   const publicBytes = ofPublicKeys.reduce((sum, row) => sum + row.reserved_bytes, 0);
   const trashed = rows.filter((row) => row.trashed_at !== null);
   const trash = { trash_files: trashed.length, trash_bytes: trashed.reduce((sum, row) => sum + row.reserved_bytes, 0) };
-  const extra = { extra_links: 0, extra_folders: 0 };
+  const ofUploads = { extra_unfinished: 0, extra_of_visitors: 0, wrong_visitors: 0, wrong_users: 0 };
+  const extra = { extra_links: 0, extra_folders: 0, ...ofUploads };
   const unused = { files: 0, bytes: 0, trash_files: 0, trash_bytes: 0, public_bytes: 0, ...extra };
   expect(usage ?? unused, "the team's usage is the sum of the rows").toEqual({
     ...unused,

@@ -1,5 +1,5 @@
 -- acceptInvitation: POST /auth/v1/invitations/accept
--- 2 round trips, 30 rows read, 13 written
+-- 2 round trips, 36 rows read, 13 written
 
 -- Round trip 1
 
@@ -22,7 +22,8 @@
 --   SEARCH teams EXISTS USING COVERING INDEX teams_status (status=? AND id=?)
 select
   id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at, version,
-  invitation_hash, invitation_ends_at, invitation_by, folders, account_events_until, full_name
+  invitation_hash, invitation_ends_at, invitation_by, folders, unfinished_uploads, account_events_until,
+  full_name
 from users
 where
   (
@@ -244,14 +245,13 @@ select
   ?, coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
 where changes() > 0;
 
--- batch.sessions.1: 2 rows read
+-- batch.sessions.1: 4 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 4
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   LIST SUBQUERY 2
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SEARCH api_keys USING INDEX api_keys_user (user_id=?)
---   CREATE BLOOM FILTER
 update uploads
 set
   status = ?, idempotency_key = ?,
@@ -307,10 +307,10 @@ where
     and exists (select 1 from users where ((users.id = ? and users.team_id = ?) and users.password = ?))
   );
 
--- batch.login.uploads: 2 rows read
+-- batch.login.uploads: 6 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 8
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   LIST SUBQUERY 6
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SCALAR SUBQUERY 5
@@ -321,7 +321,6 @@ where
 --   CO-ROUTINE sorted
 --   SEARCH api_keys USING INDEX api_keys_team_sessions (team_id=?)
 --   SCAN sorted
---   CREATE BLOOM FILTER
 update uploads
 set
   status = ?, idempotency_key = ?,

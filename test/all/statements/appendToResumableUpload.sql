@@ -1,5 +1,5 @@
 -- appendToResumableUpload: PATCH /docs/v1/uploads/resumable/{upload}
--- 4 round trips, 35 rows read, 11 written
+-- 4 round trips, 36 rows read, 12 written
 
 -- Round trip 1
 
@@ -82,10 +82,10 @@ from
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 select
-  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
-  idempotency_key, original_name, size_bytes, allowed_types, created_at, updated_at, due_at, secret_hash,
-  offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
-  next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
+  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
+  idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
+  secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
   case
     when uploads.status = 'receiving'
     and not uploads.offset_bytes = uploads.size_bytes
@@ -144,10 +144,10 @@ where
     end is null
   )
 returning
-  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
-  idempotency_key, original_name, size_bytes, allowed_types, created_at, updated_at, due_at, secret_hash,
-  offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
-  next_part, chunks, epoch, is_writing, fenced_off, has_leftovers;
+  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
+  idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
+  secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers;
 
 -- Round trip 3
 
@@ -295,7 +295,7 @@ select
 from files
 where ((files.team_id = ? and files.id = ?) and changes() > 0);
 
--- batch.settle: 2 rows read, 2 written
+-- batch.settle: 3 rows read, 3 written
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)

@@ -1,5 +1,5 @@
 -- changePassword: POST /auth/v1/me/password
--- 3 round trips, 24 rows read, 4 written
+-- 3 round trips, 27 rows read, 4 written
 
 -- Round trip 1
 
@@ -123,14 +123,13 @@ select
   ?, coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
 where changes() > 0;
 
--- batch.sessions.1: 2 rows read
+-- batch.sessions.1: 5 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 4
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   LIST SUBQUERY 2
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SEARCH api_keys USING INDEX api_keys_user (user_id=?)
---   CREATE BLOOM FILTER
 update uploads
 set
   status = ?, idempotency_key = ?,

@@ -90,9 +90,8 @@ from
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
---   LIST SUBQUERY 1
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
---   CREATE BLOOM FILTER
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 select
   case
     when teams.api_keys >= ?
@@ -104,12 +103,13 @@ select
           api_keys.team_id = ?
           and api_keys.kind <> 'session'
           and api_keys.expires_at <= ?
-          and api_keys.id not in (
-            select key_id
+          and not exists (
+            select 1
             from uploads indexed by uploads_unfinished
             where
               (
                 uploads.team_id = ?
+                and uploads.key_id = api_keys.id
                 and (uploads.status <> 'committed' and uploads.secret_hash is not null)
                 and uploads.status = 'receiving'
               )
@@ -126,14 +126,12 @@ where (teams.id = ? and teams.status <> ?);
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
---   LIST SUBQUERY 1
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
---   CREATE BLOOM FILTER
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   SCALAR SUBQUERY 5
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
---   LIST SUBQUERY 4
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
---   CREATE BLOOM FILTER
+--   CORRELATED SCALAR SUBQUERY 4
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 delete from api_keys
 where
   api_keys.id = iif(
@@ -154,12 +152,13 @@ where
                   api_keys.team_id = ?
                   and api_keys.kind <> 'session'
                   and api_keys.expires_at <= ?
-                  and api_keys.id not in (
-                    select key_id
+                  and not exists (
+                    select 1
                     from uploads indexed by uploads_unfinished
                     where
                       (
                         uploads.team_id = ?
+                        and uploads.key_id = api_keys.id
                         and (uploads.status <> 'committed' and uploads.secret_hash is not null)
                         and uploads.status = 'receiving'
                       )
@@ -177,12 +176,13 @@ where
           api_keys.team_id = ?
           and api_keys.kind <> 'session'
           and api_keys.expires_at <= ?
-          and api_keys.id not in (
-            select key_id
+          and not exists (
+            select 1
             from uploads indexed by uploads_unfinished
             where
               (
                 uploads.team_id = ?
+                and uploads.key_id = api_keys.id
                 and (uploads.status <> 'committed' and uploads.secret_hash is not null)
                 and uploads.status = 'receiving'
               )
@@ -197,9 +197,8 @@ where
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 3
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
---   LIST SUBQUERY 2
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
---   CREATE BLOOM FILTER
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 insert into
@@ -226,12 +225,13 @@ where
             api_keys.team_id = ?
             and api_keys.kind <> 'session'
             and api_keys.expires_at <= ?
-            and api_keys.id not in (
-              select key_id
+            and not exists (
+              select 1
               from uploads indexed by uploads_unfinished
               where
                 (
                   uploads.team_id = ?
+                  and uploads.key_id = api_keys.id
                   and (uploads.status <> 'committed' and uploads.secret_hash is not null)
                   and uploads.status = 'receiving'
                 )

@@ -1,5 +1,5 @@
 -- createResumableUpload: POST /docs/v1/uploads/resumable
--- 2 round trips, 15 rows read, 7 written
+-- 2 round trips, 15 rows read, 10 written
 
 -- Round trip 1
 
@@ -81,29 +81,19 @@ from
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
 --   SEARCH replaced USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?) LEFT-JOIN
---   CORRELATED SCALAR SUBQUERY 1
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
+--   SEARCH visitors USING PRIMARY KEY (team_id=? AND id=?) LEFT-JOIN
 select
-  coalesce(
-    case when teams.status = 'deleting' or api_keys.id is null then ?
-    end,
-    (
-      select
-        case
-          when count(*) - (replaced.file_id is not null) >= ? then ?
-          when sum(is_public) - (replaced.file_id is not null) >= ? then ?
-          when sum(key_id = ?) - (replaced.file_id is not null) >= ? then ?
-        end
-      from uploads indexed by uploads_unfinished
-      where (uploads.team_id = ? and (uploads.status <> 'committed' and uploads.secret_hash is not null))
-    ),
-    case
-      when ? > coalesce(json_extract(api_keys.limits, ?), ?) then ?
-      when teams.files - (replaced.file_id is not null) >= coalesce(teams.max_files, ?) then ?
-      when teams.bytes - coalesce(replaced.size_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) then ?
-      when teams.public_bytes - coalesce(replaced.size_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) / ? then ?
-    end
-  ) as refusal, coalesce(teams.max_files, ?) as maxFiles,
+  case
+    when teams.status = 'deleting'
+    or api_keys.id is null then ?
+    when ? > coalesce(json_extract(api_keys.limits, ?), ?) then ?
+    when teams.files - (replaced.file_id is not null) >= coalesce(teams.max_files, ?) then ?
+    when visitors.unfinished_uploads - (replaced.file_id is not null) >= ? then ?
+    when teams.visitor_uploads - (replaced.file_id is not null) >= ? then ?
+    when teams.unfinished_uploads - (replaced.file_id is not null) >= ? then ?
+    when teams.bytes - coalesce(replaced.reserved_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) then ?
+    when teams.public_bytes - coalesce(replaced.reserved_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) / ? then ?
+  end as refusal, coalesce(teams.max_files, ?) as maxFiles,
   coalesce(teams.max_bytes, ?) as maxBytes,
   api_keys.limits as limits
 from
@@ -115,24 +105,25 @@ from
     and replaced.status = 'receiving'
     and replaced.file_id <> ?
   )
+  left join visitors on (visitors.team_id = ? and visitors.id = ?)
 where teams.id = ?;
 
--- creation.quota.insert: 4 rows read, 5 written
+-- creation.quota.insert: 4 rows read, 8 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
 --   SEARCH replaced USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?) LEFT-JOIN
---   CORRELATED SCALAR SUBQUERY 1
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
+--   SEARCH visitors USING PRIMARY KEY (team_id=? AND id=?) LEFT-JOIN
 insert into
   uploads (
-    team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
-    idempotency_key, original_name, size_bytes, allowed_types, created_at, updated_at, due_at, secret_hash,
-    offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
-    next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
+    team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
+    idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
+    secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
+    multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
   )
 select
-  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, min(?, coalesce(json_extract(api_keys.limits, ?), ?)),
-  api_keys.limits -> 'fileTypes', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, min(?, coalesce(json_extract(api_keys.limits, ?), ?)),
+  min(?, coalesce(json_extract(api_keys.limits, ?), ?)),
+  api_keys.limits -> 'fileTypes', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 from
   teams
   left join api_keys on (api_keys.team_id = teams.id and api_keys.id = ?)
@@ -142,37 +133,29 @@ from
     and replaced.status = 'receiving'
     and replaced.file_id <> ?
   )
+  left join visitors on (visitors.team_id = ? and visitors.id = ?)
 where
   teams.id = ?
-  and coalesce(
-    case when teams.status = 'deleting' or api_keys.id is null then ?
-    end,
-    (
-      select
-        case
-          when count(*) - (replaced.file_id is not null) >= ? then ?
-          when sum(is_public) - (replaced.file_id is not null) >= ? then ?
-          when sum(key_id = ?) - (replaced.file_id is not null) >= ? then ?
-        end
-      from uploads indexed by uploads_unfinished
-      where (uploads.team_id = ? and (uploads.status <> 'committed' and uploads.secret_hash is not null))
-    ),
-    case
-      when ? > coalesce(json_extract(api_keys.limits, ?), ?) then ?
-      when teams.files - (replaced.file_id is not null) >= coalesce(teams.max_files, ?) then ?
-      when teams.bytes - coalesce(replaced.size_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) then ?
-      when teams.public_bytes - coalesce(replaced.size_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) / ? then ?
-    end
-  ) is null
+  and case
+    when teams.status = 'deleting'
+    or api_keys.id is null then ?
+    when ? > coalesce(json_extract(api_keys.limits, ?), ?) then ?
+    when teams.files - (replaced.file_id is not null) >= coalesce(teams.max_files, ?) then ?
+    when visitors.unfinished_uploads - (replaced.file_id is not null) >= ? then ?
+    when teams.visitor_uploads - (replaced.file_id is not null) >= ? then ?
+    when teams.unfinished_uploads - (replaced.file_id is not null) >= ? then ?
+    when teams.bytes - coalesce(replaced.reserved_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) then ?
+    when teams.public_bytes - coalesce(replaced.reserved_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) / ? then ?
+  end is null
 on conflict do nothing;
 
 -- creation.arriving: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 select
-  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
-  idempotency_key, original_name, size_bytes, allowed_types, created_at, updated_at, due_at, secret_hash,
-  offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
-  next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
+  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
+  idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
+  secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
 where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving');
 
@@ -200,10 +183,10 @@ where
     )
   )
 returning
-  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
-  idempotency_key, original_name, size_bytes, allowed_types, created_at, updated_at, due_at, secret_hash,
-  offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
-  next_part, chunks, epoch, is_writing, fenced_off, has_leftovers;
+  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
+  idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
+  secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers;
 
 -- replacement.release: 1 row read
 --   SEARCH uploads USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?)

@@ -109,9 +109,9 @@ where (teams.id = ? and teams.status <> ?);
 insert into
   users (
     id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at, version,
-    invitation_hash, invitation_ends_at, invitation_by, folders, account_events_until
+    invitation_hash, invitation_ends_at, invitation_by, folders, unfinished_uploads, account_events_until
   )
-select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 from teams
 where
   (teams.id = ? and teams.status <> ?)

@@ -1,5 +1,5 @@
 -- deleteApiKey: DELETE /auth/v1/apikeys/{id}
--- 2 round trips, 13 rows read, 3 written
+-- 2 round trips, 16 rows read, 3 written
 
 -- Round trip 1
 
@@ -92,19 +92,17 @@ select case when (api_keys.scopes & ~ ?) = 0 is not true then ? end, scopes
 from api_keys
 where ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session');
 
--- batch.uploads: 2 rows read
+-- batch.uploads: 5 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 5
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   LIST SUBQUERY 3
 --   COMPOUND QUERY
 --   LEFT-MOST SUBQUERY
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
---   CREATE BLOOM FILTER
 --   UNION ALL
 --   SEARCH api_keys EXISTS USING INDEX api_keys_team (team_id=? AND id=?)
 --   SEARCH api_keys USING INDEX api_keys_session_creator (created_by_key_id=?)
---   CREATE BLOOM FILTER
 update uploads
 set
   status = ?, idempotency_key = ?,

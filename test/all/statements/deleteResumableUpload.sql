@@ -1,5 +1,5 @@
 -- deleteResumableUpload: DELETE /docs/v1/uploads/resumable/{upload}
--- 4 round trips, 17 rows read, 6 written
+-- 4 round trips, 18 rows read, 7 written
 
 -- Round trip 1
 
@@ -113,10 +113,10 @@ where (uploads.status = 'receiving' and (uploads.team_id = ? and uploads.file_id
 -- upload: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 select
-  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
-  idempotency_key, original_name, size_bytes, allowed_types, created_at, updated_at, due_at, secret_hash,
-  offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
-  next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
+  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
+  idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
+  secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
 where (uploads.team_id = ? and uploads.file_id = ?);
 
@@ -146,7 +146,7 @@ where
       )
   );
 
--- uploads: 5 rows read, 2 written
+-- uploads: 6 rows read, 3 written
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 2
 --   SCAN json_each VIRTUAL TABLE INDEX 1:

@@ -1,5 +1,5 @@
 -- deleteUser: DELETE /auth/v1/users/{id}
--- 2 round trips, 23 rows read, 3 written
+-- 2 round trips, 24 rows read, 3 written
 
 -- Round trip 1
 
@@ -221,15 +221,14 @@ where
   )
 returning id;
 
--- batch.uploads: 2 rows read
+-- batch.uploads: 3 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 4
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   LIST SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_user (user_id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   CREATE BLOOM FILTER
 update uploads
 set
   status = ?, idempotency_key = ?,

@@ -34,6 +34,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 select
   id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at, version,
-  invitation_hash, invitation_ends_at, invitation_by, folders, account_events_until, full_name
+  invitation_hash, invitation_ends_at, invitation_by, folders, unfinished_uploads, account_events_until,
+  full_name
 from users
 where (users.id = ? and users.team_id = ?);

@@ -7,8 +7,9 @@
 --   SEARCH teams USING PRIMARY KEY (id<?)
 select
   id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
-  retention_by, retention_reached, retention_due_at, public_bytes, api_keys, links, folders, users,
-  events_purged_to, account_events_until, admins, created_at, updated_at, version
+  retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads, visitor_uploads,
+  api_keys, links, folders, users, events_purged_to, account_events_until, admins, created_at, updated_at,
+  version
 from teams
 where teams.id < ?
 order by teams.id desc
@@ -20,8 +21,9 @@ limit ?;
 --   SEARCH teams USING PRIMARY KEY (id<?)
 select
   id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
-  retention_by, retention_reached, retention_due_at, public_bytes, api_keys, links, folders, users,
-  events_purged_to, account_events_until, admins, created_at, updated_at, version
+  retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads, visitor_uploads,
+  api_keys, links, folders, users, events_purged_to, account_events_until, admins, created_at, updated_at,
+  version
 from teams
 where teams.id < ?
 order by teams.id desc
@@ -33,8 +35,9 @@ limit ?;
 --   SEARCH teams USING PRIMARY KEY (id<?)
 select
   id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
-  retention_by, retention_reached, retention_due_at, public_bytes, api_keys, links, folders, users,
-  events_purged_to, account_events_until, admins, created_at, updated_at, version
+  retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads, visitor_uploads,
+  api_keys, links, folders, users, events_purged_to, account_events_until, admins, created_at, updated_at,
+  version
 from teams
 where teams.id < ?
 order by teams.id desc

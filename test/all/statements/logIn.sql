@@ -1,5 +1,5 @@
 -- logIn: POST /auth/v1/login
--- 2 round trips, 16 rows read, 9 written
+-- 2 round trips, 20 rows read, 9 written
 
 -- Round trip 1
 
@@ -9,17 +9,17 @@
 select
   users.id, users.team_id, users.first_name, users.last_name, users.email, users.email_key, users.password,
   users.role, users.created_at, users.updated_at, users.version, users.invitation_hash,
-  users.invitation_ends_at, users.invitation_by, users.folders, users.account_events_until, users.full_name,
-  teams.status
+  users.invitation_ends_at, users.invitation_by, users.folders, users.unfinished_uploads,
+  users.account_events_until, users.full_name, teams.status
 from teams left join users on (users.team_id = teams.id and users.email_key = ?)
 where (teams.id = ? and teams.status <> ?);
 
 -- Round trip 2
 
--- batch.uploads: 2 rows read
+-- batch.uploads: 6 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 8
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   LIST SUBQUERY 6
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SCALAR SUBQUERY 5
@@ -30,7 +30,6 @@ where (teams.id = ? and teams.status <> ?);
 --   CO-ROUTINE sorted
 --   SEARCH api_keys USING INDEX api_keys_team_sessions (team_id=?)
 --   SCAN sorted
---   CREATE BLOOM FILTER
 update uploads
 set
   status = ?, idempotency_key = ?,

@@ -1,5 +1,5 @@
 -- logOut: POST /auth/v1/logout
--- 2 round trips, 11 rows read, 2 written
+-- 2 round trips, 13 rows read, 2 written
 
 -- Round trip 1
 
@@ -116,15 +116,14 @@ select
 from api_keys
 where ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind = 'session');
 
--- batch.uploads: 2 rows read
+-- batch.uploads: 4 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 4
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   LIST SUBQUERY 2
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   CREATE BLOOM FILTER
 update uploads
 set
   status = ?, idempotency_key = ?,

@@ -122,9 +122,8 @@ from
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
---   LIST SUBQUERY 1
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
---   CREATE BLOOM FILTER
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 select
   case
     when teams.api_keys >= ?
@@ -136,12 +135,13 @@ select
           api_keys.team_id = ?
           and api_keys.kind <> 'session'
           and api_keys.expires_at <= ?
-          and api_keys.id not in (
-            select key_id
+          and not exists (
+            select 1
             from uploads indexed by uploads_unfinished
             where
               (
                 uploads.team_id = ?
+                and uploads.key_id = api_keys.id
                 and (uploads.status <> 'committed' and uploads.secret_hash is not null)
                 and uploads.status = 'receiving'
               )
@@ -158,15 +158,13 @@ where (teams.id = ? and teams.status <> ?);
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
---   LIST SUBQUERY 1
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
---   CREATE BLOOM FILTER
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   SEARCH api_keys EXISTS USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 --   SCALAR SUBQUERY 6
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
---   LIST SUBQUERY 5
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
---   CREATE BLOOM FILTER
+--   CORRELATED SCALAR SUBQUERY 5
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 delete from api_keys
 where
   api_keys.id = iif(
@@ -188,12 +186,13 @@ where
                     api_keys.team_id = ?
                     and api_keys.kind <> 'session'
                     and api_keys.expires_at <= ?
-                    and api_keys.id not in (
-                      select key_id
+                    and not exists (
+                      select 1
                       from uploads indexed by uploads_unfinished
                       where
                         (
                           uploads.team_id = ?
+                          and uploads.key_id = api_keys.id
                           and (uploads.status <> 'committed' and uploads.secret_hash is not null)
                           and uploads.status = 'receiving'
                         )
@@ -223,12 +222,13 @@ where
           api_keys.team_id = ?
           and api_keys.kind <> 'session'
           and api_keys.expires_at <= ?
-          and api_keys.id not in (
-            select key_id
+          and not exists (
+            select 1
             from uploads indexed by uploads_unfinished
             where
               (
                 uploads.team_id = ?
+                and uploads.key_id = api_keys.id
                 and (uploads.status <> 'committed' and uploads.secret_hash is not null)
                 and uploads.status = 'receiving'
               )
@@ -243,9 +243,8 @@ where
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
---   LIST SUBQUERY 1
---   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
---   CREATE BLOOM FILTER
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=? AND key_id=?)
 --   SEARCH api_keys EXISTS USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 insert into
   api_keys (
@@ -269,12 +268,13 @@ where
               api_keys.team_id = ?
               and api_keys.kind <> 'session'
               and api_keys.expires_at <= ?
-              and api_keys.id not in (
-                select key_id
+              and not exists (
+                select 1
                 from uploads indexed by uploads_unfinished
                 where
                   (
                     uploads.team_id = ?
+                    and uploads.key_id = api_keys.id
                     and (uploads.status <> 'committed' and uploads.secret_hash is not null)
                     and uploads.status = 'receiving'
                   )

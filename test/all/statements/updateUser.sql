@@ -104,7 +104,8 @@ where
   )
 returning
   id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at, version,
-  invitation_hash, invitation_ends_at, invitation_by, folders, account_events_until, full_name;
+  invitation_hash, invitation_ends_at, invitation_by, folders, unfinished_uploads, account_events_until,
+  full_name;
 
 -- batch.update.event: 6 rows read, 2 written
 --   SCAN CONSTANT ROW

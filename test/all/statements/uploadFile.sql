@@ -81,15 +81,13 @@ from
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
 select
-  coalesce(
-    case when teams.status = 'deleting' or api_keys.id is null then ?
-    end,
-    case
-      when ? > coalesce(json_extract(api_keys.limits, ?), ?) then ?
-      when teams.files - 0 >= coalesce(teams.max_files, ?) then ?
-      when teams.bytes - 0 + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) then ?
-    end
-  ) as refusal, coalesce(teams.max_files, ?) as maxFiles,
+  case
+    when teams.status = 'deleting'
+    or api_keys.id is null then ?
+    when ? > coalesce(json_extract(api_keys.limits, ?), ?) then ?
+    when teams.files - 0 >= coalesce(teams.max_files, ?) then ?
+    when teams.bytes - 0 + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) then ?
+  end as refusal, coalesce(teams.max_files, ?) as maxFiles,
   coalesce(teams.max_bytes, ?) as maxBytes,
   api_keys.limits as limits
 from teams left join api_keys on (api_keys.team_id = teams.id and api_keys.id = ?)
@@ -100,35 +98,34 @@ where teams.id = ?;
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
 insert into
   uploads (
-    team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
-    idempotency_key, original_name, size_bytes, allowed_types, created_at, updated_at, due_at, secret_hash,
-    offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
-    next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
+    team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
+    idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
+    secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
+    multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
   )
 select
-  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, min(?, coalesce(json_extract(api_keys.limits, ?), ?)),
-  api_keys.limits -> 'fileTypes', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, min(?, coalesce(json_extract(api_keys.limits, ?), ?)),
+  min(?, coalesce(json_extract(api_keys.limits, ?), ?)),
+  api_keys.limits -> 'fileTypes', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 from teams left join api_keys on (api_keys.team_id = teams.id and api_keys.id = ?)
 where
   teams.id = ?
-  and coalesce(
-    case when teams.status = 'deleting' or api_keys.id is null then ?
-    end,
-    case
-      when ? > coalesce(json_extract(api_keys.limits, ?), ?) then ?
-      when teams.files - 0 >= coalesce(teams.max_files, ?) then ?
-      when teams.bytes - 0 + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) then ?
-    end
-  ) is null
+  and case
+    when teams.status = 'deleting'
+    or api_keys.id is null then ?
+    when ? > coalesce(json_extract(api_keys.limits, ?), ?) then ?
+    when teams.files - 0 >= coalesce(teams.max_files, ?) then ?
+    when teams.bytes - 0 + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) then ?
+  end is null
 on conflict do nothing;
 
 -- arriving: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 select
-  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
-  idempotency_key, original_name, size_bytes, allowed_types, created_at, updated_at, due_at, secret_hash,
-  offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
-  next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
+  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
+  idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
+  secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
 where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving');
 
