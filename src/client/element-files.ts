@@ -4,8 +4,9 @@ import { create, createButton } from "./element-view.ts";
 import { type ErrorCode, StowageError } from "./errors.ts";
 import { isUnknownForBrowser, measurePeaks } from "./peaks.ts";
 import { sleep } from "./retrying.ts";
-import { cancelUpload, hasStatus, type UploadOptions, uploadFile } from "./upload.ts";
+import { hasStatus, type UploadOptions, uploadFile } from "./upload.ts";
 import { type QueuedUpload, UploadProgress, UploadQueue } from "./upload-queue.ts";
+import { cancelUpload } from "./upload-url.ts";
 
 /* The files of an upload element, until the service has processed them. upload-queue.ts sends them. */
 

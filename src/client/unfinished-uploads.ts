@@ -1,7 +1,7 @@
 import type { Schemas } from "./api.ts";
 import { type Call, callOf, type List } from "./call.ts";
 import { type CallOptions, type Filters, Resource } from "./connection.ts";
-import { cancelUpload, GONE } from "./upload.ts";
+import { cancelUpload, GONE } from "./upload-url.ts";
 
 export type UnfinishedUploadFilters = Filters<"GET /docs/v1/uploads/resumable">;
 

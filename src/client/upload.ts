@@ -1,8 +1,9 @@
 import type { Api } from "./api.ts";
 import type { CallOptions, Connection, RequestSpec } from "./connection.ts";
-import { type ErrorCode, errorOf, StowageError } from "./errors.ts";
+import { errorOf, StowageError } from "./errors.ts";
 import { orAborted } from "./retrying.ts";
 import { openSource, type Source, type UploadSource } from "./upload-source.ts";
+import { cancelUpload, pathOf, TUS, UPLOADS } from "./upload-url.ts";
 
 /*
  * A file below 8 MB is one request, a form, which the service stores once however often it is repeated. A larger file is
@@ -26,8 +27,6 @@ const MIN_APPENDED_BYTES = PART_BYTES / 20;
 const APPENDING_MILLISECONDS = 10_000;
 /** A failed upload waits this long for its deletion. After that, the service expires it. */
 const CLEANUP_MILLISECONDS = 10_000;
-const FORM = "/docs/v1/uploads";
-const TUS = { "Tus-Resumable": "1.0.0" };
 
 /** The data that an interrupted upload needs to resume. */
 export interface SavedUpload {
@@ -87,17 +86,6 @@ export interface UploadOptions extends Omit<CallOptions, "timeout"> {
 }
 
 type TransferOptions = UploadOptions & Pick<RequestSpec, "onResponse">;
-
-/** Returns the path of an upload. The token must never go to another host, and behind a proxy the host may differ. */
-export const pathOf = (uploadUrl: string) => `${FORM}/resumable/${uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1)}`;
-
-export const GONE: ErrorCode[] = ["not_found", "upload_expired"];
-
-/** Cancels an upload by its URL. Does nothing if it no longer exists. */
-export const cancelUpload = (connection: Connection, uploadUrl: string, options?: RequestSpec): Promise<void> => {
-  const headers = { ...TUS, ...options?.headers };
-  return connection.stream(pathOf(uploadUrl), { nullCodes: GONE, ...options, method: "DELETE", headers }, () => {});
-};
 
 export const hasStatus = (error: unknown, ...statuses: number[]) =>
   error instanceof StowageError && statuses.includes(error.status);
@@ -192,7 +180,7 @@ class Upload {
         "Idempotency-Key": this.#saved.idempotencyKey,
         ...(digest !== undefined && { "Repr-Digest": `sha-256=:${base64OfHex(digest)}:` }),
       };
-      return this.#request("POST", FORM, ownHeaders, { body, onProgress, isTransfer: true });
+      return this.#request("POST", UPLOADS, ownHeaders, { body, onProgress, isTransfer: true });
     };
     /** By the digest, the service finds a form that it has stored. Otherwise it rejects these bytes. */
     const findStored = (digest: string) => send(new Blob(["?"]), digest);
@@ -265,7 +253,7 @@ class Upload {
     await this.#save();
     const metadata = { filename: this.#name, sha256, properties: properties && JSON.stringify(properties) };
     const pairs = Object.entries(metadata).flatMap(([name, value]) => (value ? [`${name} ${base64Of(value)}`] : []));
-    const response = await this.#request("POST", `${FORM}/resumable`, {
+    const response = await this.#request("POST", `${UPLOADS}/resumable`, {
       ...TUS,
       "Upload-Length": String(this.#file.size),
       "Upload-Metadata": pairs.join(","),
