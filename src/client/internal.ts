@@ -1,4 +1,4 @@
-/* The parts that the CLI and the console use of the client besides its public exports. */
+/* The parts that the CLI uses of the client besides its public exports. */
 export { isServerError } from "./errors.ts";
 export { MAX_BATCH_FILES } from "./files.ts";
 export { asSent } from "./ids.ts";

@@ -41,6 +41,35 @@ const oneFirstChunk = {
     }));
   },
 };
+/**
+ * Leaves the code that sends files out of the first script, although the client, which is in it, imports that code. The
+ * script of uploads, the only one that sends files, has it and gives it to the client before it starts.
+ */
+const uploadsLater = {
+  name: "uploads-later",
+  setup({ onResolve, onLoad }) {
+    const [uploads, sending] = [join(source, "uploads/uploading.ts"), join(source, "../client/upload.ts")];
+    const [given, giving] = ["uploads-given", "uploads-giving"];
+    onResolve({ filter: /^\.\/upload\.ts$/ }, ({ importer }) =>
+      importer === join(source, "../client/files.ts") ? { path: sending, namespace: given } : undefined,
+    );
+    onLoad({ filter: /./, namespace: given }, () => ({
+      contents: `
+        let upload;
+        export const give = (uploadFile) => { upload = uploadFile; };
+        export const uploadFile = (...given) => upload(...given);
+      `,
+    }));
+    onResolve({ filter: /^uploads-giv/ }, ({ path }) => ({ path: sending, namespace: path }));
+    onLoad({ filter: /./, namespace: giving }, () => ({
+      contents: `import { give } from "${given}"; import { uploadFile } from ${JSON.stringify(sending)}; give(uploadFile);`,
+      resolveDir: source,
+    }));
+    onLoad({ filter: /uploading\.ts$/ }, ({ path }) =>
+      path === uploads ? { contents: `import "${giving}";${readFileSync(path, "utf8")}`, loader: "ts" } : undefined,
+    );
+  },
+};
 /** The page `{name}.html`, or the rendered reference, gets `{name}.js` and `{name}.css` of its entry points. */
 const ENTRIES = {
   home: { entryPoints: ["styles/home.css"] },
@@ -48,7 +77,7 @@ const ENTRIES = {
     entryPoints: ["main.tsx", "styles/console.css"],
     format: "esm",
     splitting: true,
-    plugins: [oneFirstChunk],
+    plugins: [oneFirstChunk, uploadsLater],
   },
   share: { entryPoints: ["share.tsx", "styles/share.css"], format: "esm", splitting: true },
   reference: { entryPoints: ["reference/script.ts", "styles/reference.css"], format: "esm" },

@@ -5,14 +5,13 @@ import { messageOf } from "./framework/errors.ts";
 import { href } from "./framework/router.ts";
 import { signOut } from "./framework/session.ts";
 import { countOf } from "./parts/format.ts";
-import { discardUnfinished } from "./uploads/queue.ts";
-import { sendingCount, unfinishedUploads } from "./uploads/upload.ts";
+import { uploading } from "./uploads/later.tsx";
 
 /** Resolves once no upload is being sent. Until then, the browser would ask whether to leave the page. */
 const untilIdle = () =>
   new Promise<void>((resolve) => {
     const stop = effect(() => {
-      if (sendingCount.value > 0) return;
+      if ((uploading.loaded.value?.sendingCount.value ?? 0) > 0) return;
       resolve();
       queueMicrotask(() => stop());
     });
@@ -41,7 +40,9 @@ export function announceSignOut(): void {
 
 /** Signs out. Asks first if uploads are unfinished, or if the caller passes a question. */
 export function leave(question?: { title: string; text: string; action: string }): void {
-  const count = unfinishedUploads().length;
+  // Until it is loaded, this tab has begun no upload. Those that it has saved before stay on the device, as if the user keeps them.
+  const uploads = uploading.loaded.peek();
+  const count = uploads?.unfinishedUploads().length ?? 0;
   if (count === 0 && !question) return void signOutAndReload();
   void confirm({
     title: "Sign out with unfinished uploads?",
@@ -66,7 +67,7 @@ export function leave(question?: { title: string; text: string; action: string }
       </>
     ),
     run: (form) => {
-      if (!new FormData(form).has("keep")) discardUnfinished();
+      if (!new FormData(form).has("keep")) uploads?.discardUnfinished();
       return signOutAndReload();
     },
   });

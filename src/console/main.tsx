@@ -7,9 +7,7 @@ import { followStore } from "./framework/store.ts";
 import { reloadOnReturn, shareSession } from "./framework/token.ts";
 import { Shell } from "./shell.tsx";
 import { followShortcuts } from "./shortcuts.tsx";
-import { startSignedPlayback } from "./sound/signed-playback.ts";
-import { followProcessing } from "./uploads/processing.ts";
-import { startQueue } from "./uploads/queue.ts";
+import { followPlayerKeys } from "./sound/player-state.ts";
 
 reloadOnReturn();
 followLinks();
@@ -17,9 +15,7 @@ shareSession(() => (isExpired.peek() ? null : (session.peek()?.team ?? null)));
 void adoptSession();
 followEvents();
 followStore();
-startQueue();
-followProcessing();
-startSignedPlayback();
+followPlayerKeys();
 followShortcuts();
 // A saved session may be older than a change of the user's role.
 refreshMe().catch((error) => noteFailure(error, client.peek()));

@@ -1,156 +1,38 @@
-import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { recordingOf } from "./files/file-rows.ts";
-import { useAllFolders } from "./folders/folder-data.ts";
-import { newFolder } from "./folders/folders.tsx";
-import { type Actions, allowed, perform } from "./framework/action.tsx";
+import { useSignal } from "@preact/signals";
+import { useId, useState } from "preact/hooks";
 import { Dialog } from "./framework/dialog.tsx";
-import { hasCharacterKeys } from "./framework/keys.ts";
-import { href, navigate } from "./framework/router.ts";
-import { can, client, session } from "./framework/session.ts";
-import { useList } from "./framework/store.ts";
-import { leave } from "./leaving.tsx";
-import { copy } from "./parts/copy.tsx";
-import { Icon, type IconName } from "./parts/icon.tsx";
-import { hasWords, Marked } from "./parts/words.tsx";
-import { visibleSections } from "./sections.ts";
+import { script } from "./framework/script.tsx";
 
-/* The palette that ⌘K opens. It is loaded with the first page, so that it has every key that is typed after ⌘K. */
+/* The palette that ⌘K opens. Its field is there at once, so that it has every key that is typed after ⌘K. */
 
 /** The keys that open it, as they are labeled on the keyboard. */
 export const PALETTE_KEYS = /Mac|iP/.test(navigator.platform) ? "⌘ K" : "Ctrl K";
-const TYPING_MILLISECONDS = 250;
-const MAX_FILES = 8;
-const MAX_FOLDERS = 5;
-const MAX_RECENT_FILES = 5;
 const LABEL = "Find files, folders, pages, and actions";
+/** The keys that the results handle. */
+const RESULT_KEYS = ["ArrowDown", "ArrowUp", "Enter"];
 
-interface Result {
-  key: string;
-  label: string;
-  /** A second text that may match. */
-  detail?: string;
-  note: string;
-  icon: IconName;
-  run: () => void;
-}
-
-/** Pages and actions, which need no request. @param openHelp shows the sheet of shortcuts */
-function commands(openHelp: () => void): Result[] {
-  const team = session.value?.team;
-  const sections = visibleSections();
-  const actions: Actions = [
-    ...sections.map(([, { create }]) => create),
-    team && newFolder,
-    team && { label: "Copy team ID", icon: "copy", run: () => copy(team.id, "team ID") },
-  ];
-  return [
-    ...sections.map(([step, { label, icon }]) => ({
-      key: step,
-      label,
-      note: "Page",
-      icon,
-      run: () => navigate(href(`/${step}`)),
-    })),
-    ...allowed(actions).map((action) => ({
-      key: action.label,
-      label: action.label,
-      note: "Action",
-      icon: action.icon ?? "menu",
-      run: () => void perform(action),
-    })),
-    {
-      key: "reference",
-      label: "API reference",
-      note: "Opens a new tab",
-      icon: "book",
-      run: () => void window.open("/reference", "_blank", "noopener"),
-    },
-    { key: "help", label: "Keyboard shortcuts", note: hasCharacterKeys.peek() ? "?" : "", icon: "menu", run: openHelp },
-    { key: "leave", label: "Sign out", note: "Action", icon: "back", run: () => leave() },
-  ];
-}
-
-/** Folders and files that match; without a search, the newest files. */
-function useMatches(typed: string): { matches: Result[]; isLoading: boolean } {
-  const [search, setSearch] = useState("");
-  useEffect(() => {
-    const timer = setTimeout(() => setSearch(typed.trim()), TYPING_MILLISECONDS);
-    return () => clearTimeout(timer);
-  }, [typed]);
-  const isUsed = can("files:read") && session.value?.team != null;
-  const folders = useAllFolders(isUsed);
-  const files = useList(
-    ["palette", search],
-    isUsed
-      ? (signal) =>
-          client.value.files.list(
-            search ? { limit: MAX_FILES, search, sort: "name" } : { limit: MAX_RECENT_FILES, sort: "-createdAt" },
-            { signal },
-          )
-      : null,
-  );
-  const isLoading = files.isLoading || typed.trim() !== search;
-  // While it loads, these are the files of an earlier search.
-  const found = files.items?.filter(
-    (file) => !isLoading || hasWords(`${file.name} ${file.folder} ${recordingOf(file)}`, typed),
-  );
-  const matches = [
-    ...(folders.items ?? [])
-      .filter((folder) => typed.trim() !== "" && hasWords(folder, typed))
-      .slice(0, MAX_FOLDERS)
-      .map((folder) => ({
-        key: `folder ${folder}`,
-        label: folder,
-        note: "Folder",
-        icon: "folder" as const,
-        run: () => navigate(href("/files", { folder })),
-      })),
-    ...(found ?? []).map((file) => ({
-      key: file._id,
-      label: file.name,
-      detail: recordingOf(file),
-      note: file.folder || (search ? "File" : "Recent file"),
-      icon: "document" as const,
-      run: () => navigate(href(`/files/${file._id}`)),
-    })),
-  ];
-  return { matches, isLoading };
-}
+const results = script(() => import("./palette-results.tsx"));
+const PaletteResults = results.view(({ PaletteResults }) => PaletteResults);
 
 /** Finds files, folders, pages, and actions by typing. */
 export function Palette({ openHelp, onClose }: { openHelp: () => void; onClose: () => void }) {
   const id = useId();
   const [typed, setTyped] = useState("");
-  const [place, setPlace] = useState(0);
-  const list = useRef<HTMLDivElement>(null);
-  const { matches, isLoading } = useMatches(typed);
-  const results = [...commands(openHelp).filter(({ label }) => hasWords(label, typed)), ...matches];
-  const at = Math.max(0, Math.min(place, results.length - 1));
-  const choose = (result: Result | undefined) => {
-    if (!result) return;
-    onClose();
-    result.run();
-  };
-  const onKeyDown = (event: KeyboardEvent) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (event.key === "Enter") choose(results[at]);
-    else if (step) setPlace((at + step + results.length) % (results.length || 1));
-    else return;
-    event.preventDefault();
-  };
+  const pressed = useSignal<string[]>([]);
+  const active = useSignal<string | undefined>(undefined);
   const combobox: object = {
     role: "combobox",
     "aria-label": LABEL,
-    "aria-expanded": true,
+    "aria-expanded": results.loaded.value !== null,
     "aria-controls": id,
-    "aria-activedescendant": results[at] ? `${id}-${at}` : undefined,
-    onKeyDown,
-    onInput: ({ currentTarget }: { currentTarget: HTMLInputElement }) => {
-      setTyped(currentTarget.value);
-      setPlace(0);
+    "aria-activedescendant": active.value,
+    onKeyDown: (event: KeyboardEvent) => {
+      if (!RESULT_KEYS.includes(event.key)) return;
+      event.preventDefault();
+      pressed.value = [...pressed.peek(), event.key];
     },
+    onInput: ({ currentTarget }: { currentTarget: HTMLInputElement }) => setTyped(currentTarget.value),
   };
-  useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
   return (
     <Dialog title="Find or do something" class="palette" isTitleHidden onClose={onClose}>
       <input
@@ -161,33 +43,7 @@ export function Palette({ openHelp, onClose }: { openHelp: () => void; onClose: 
         value={typed}
         {...combobox}
       />
-      <div ref={list} id={id} role="listbox" aria-label="Results" class="palette-results">
-        {results.map((result, index) => (
-          // biome-ignore lint/a11y/useKeyWithClickEvents: the field handles the keys.
-          <div
-            key={result.key}
-            id={`${id}-${index}`}
-            role="option"
-            tabIndex={-1}
-            aria-selected={index === at}
-            onClick={() => choose(result)}
-          >
-            <Icon name={result.icon} />
-            <span class="two-lines">
-              <bdi>
-                <Marked text={result.label} search={typed} />
-              </bdi>
-              {result.detail && (
-                <bdi class="quiet">
-                  <Marked text={result.detail} search={typed} />
-                </bdi>
-              )}
-            </span>
-            <span class="quiet">{result.note}</span>
-          </div>
-        ))}
-      </div>
-      {results.length === 0 && <p class="quiet">{isLoading ? "Searching…" : `Nothing found for “${typed}”`}</p>}
+      <PaletteResults id={id} typed={typed} pressed={pressed} active={active} openHelp={openHelp} onClose={onClose} />
     </Dialog>
   );
 }

@@ -1,6 +1,6 @@
 import { Files } from "./files/files.tsx";
 import type { Action } from "./framework/action.tsx";
-import { lazy, type PageProps, type View } from "./framework/lazy.tsx";
+import { type PageProps, script, type View } from "./framework/script.tsx";
 import { can, hasTrash, type Scope, session } from "./framework/session.ts";
 import type { IconName } from "./parts/icon.tsx";
 import { uploadFiles } from "./uploads/drop-zone.tsx";
@@ -22,18 +22,23 @@ export interface Section {
   create?: Action;
 }
 
+const keyForms = script(() => import("./accounts/key-forms.tsx"));
+const users = script(() => import("./accounts/users.tsx"));
+const webhookForms = script(() => import("./webhooks/webhook-forms.tsx"));
+const teams = script(() => import("./accounts/teams.tsx"));
+
 const KEYS: Section = {
   label: "Keys",
   icon: "key",
   group: "Developers",
   key: "k",
   scope: "keys:read",
-  pages: [lazy(() => import("./accounts/keys.tsx").then((module) => module.Keys))],
+  pages: [script(() => import("./accounts/keys.tsx")).view(({ Keys }) => Keys)],
   create: {
     label: "Create key",
     icon: "key",
     scope: "keys:write",
-    run: () => import("./accounts/key-forms.tsx").then((module) => module.createKey()),
+    run: () => keyForms.load().then((exports) => exports.createKey()),
   },
 };
 
@@ -46,7 +51,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
     key: "f",
     scope: "files:read",
     create: uploadFiles,
-    pages: [Files, lazy(() => import("./files/file.tsx").then((module) => module.FilePage))],
+    pages: [Files, script(() => import("./files/file.tsx")).view(({ FilePage }) => FilePage)],
   },
   usage: {
     label: "Usage",
@@ -54,7 +59,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
     group: "Library",
     key: "u",
     scope: "files:read",
-    pages: [lazy(() => import("./uploads/usage.tsx").then((module) => module.Usage))],
+    pages: [script(() => import("./uploads/usage.tsx")).view(({ Usage }) => Usage)],
   },
   events: {
     label: "Events",
@@ -63,8 +68,8 @@ const TEAM_SECTIONS: Record<string, Section> = {
     key: "e",
     scope: "events:read",
     pages: [
-      lazy(() => import("./events/events.tsx").then((module) => module.Events)),
-      lazy(() => import("./events/event.tsx").then((module) => module.EventPage)),
+      script(() => import("./events/events.tsx")).view(({ Events }) => Events),
+      script(() => import("./events/event.tsx")).view(({ EventPage }) => EventPage),
     ],
   },
   trash: {
@@ -72,19 +77,19 @@ const TEAM_SECTIONS: Record<string, Section> = {
     icon: "trash",
     group: "Library",
     scope: "files:delete",
-    pages: [lazy(() => import("./trash/trash.tsx").then((module) => module.Trash))],
+    pages: [script(() => import("./trash/trash.tsx")).view(({ Trash }) => Trash)],
   },
   users: {
     label: "Users",
     icon: "users",
     group: "Team",
     scope: "users:read",
-    pages: [lazy(() => import("./accounts/users.tsx").then((module) => module.Users))],
+    pages: [users.view(({ Users }) => Users)],
     create: {
       label: "Invite user",
       icon: "users",
       scope: "users:write",
-      run: () => import("./accounts/users.tsx").then((module) => module.invite(null)),
+      run: () => users.load().then((exports) => exports.invite(null)),
     },
   },
   keys: KEYS,
@@ -95,20 +100,20 @@ const TEAM_SECTIONS: Record<string, Section> = {
     key: "w",
     scope: "webhooks:read",
     pages: [
-      lazy(() => import("./webhooks/webhooks.tsx").then((module) => module.Webhooks)),
-      lazy(() => import("./webhooks/webhook.tsx").then((module) => module.WebhookPage)),
+      script(() => import("./webhooks/webhooks.tsx")).view(({ Webhooks }) => Webhooks),
+      script(() => import("./webhooks/webhook.tsx")).view(({ WebhookPage }) => WebhookPage),
     ],
     create: {
       label: "Create webhook",
       icon: "webhook",
       scope: "webhooks:write",
-      run: () => import("./webhooks/webhook-forms.tsx").then((module) => module.createWebhook()),
+      run: () => webhookForms.load().then((exports) => exports.createWebhook()),
     },
   },
   session: {
     label: "Your session",
     icon: "users",
-    pages: [lazy(() => import("./accounts/account.tsx").then((module) => module.Account))],
+    pages: [script(() => import("./accounts/account.tsx")).view(({ Account }) => Account)],
   },
 };
 const OPERATOR_SECTIONS: Record<string, Section> = {
@@ -118,13 +123,13 @@ const OPERATOR_SECTIONS: Record<string, Section> = {
     group: "Service",
     key: "t",
     pages: [
-      lazy(() => import("./accounts/teams.tsx").then((module) => module.Teams)),
-      lazy(() => import("./accounts/team.tsx").then((module) => module.TeamPage)),
+      teams.view(({ Teams }) => Teams),
+      script(() => import("./accounts/team.tsx")).view(({ TeamPage }) => TeamPage),
     ],
     create: {
       label: "Create team",
       icon: "users",
-      run: () => import("./accounts/teams.tsx").then((module) => module.createTeam()),
+      run: () => teams.load().then((exports) => exports.createTeam()),
     },
   },
   keys: { ...KEYS, group: "Service" },

@@ -12,17 +12,10 @@ import { formatBytes, formatDuration } from "./parts/format.ts";
 import { Icon } from "./parts/icon.tsx";
 import { Skeleton } from "./parts/page.tsx";
 import { Time } from "./parts/values.tsx";
-import {
-  formatClip,
-  IconButton,
-  PlayButton,
-  PlaybackFailure,
-  Player,
-  SeekBar,
-  SpeedSelect,
-  Times,
-} from "./sound/controls.tsx";
-import { clip, momentOf, openOnPage, startPlayback, type Track } from "./sound/playback.ts";
+import { formatClip, IconButton, PlaybackFailure, Player, SeekBar, SpeedSelect, Times } from "./sound/controls.tsx";
+import { PlayButton } from "./sound/play-button.tsx";
+import { clip, openOnPage, startPlayback } from "./sound/playback.ts";
+import { followPlayerKeys, momentOf, type Track } from "./sound/player-state.ts";
 import { rememberWaveform, waveformOf } from "./sound/waveforms.ts";
 
 /* The page of a link at /share/{id}.{secret}, and at /embed/… only its player, which other sites frame. */
@@ -233,6 +226,7 @@ function Shared() {
 
 // A new URL is requested only if playing fails, so a link that has ended shows its page.
 startPlayback(async (_, isNew) => (isNew || !file.value ? await fetchFile() : file.value).url);
+followPlayerKeys();
 // Letters are not shortcuts here, because the page has no place to turn them off.
 addEventListener("keydown", (event) => !isCharacter(event.key) && runShortcut(event));
 void load();

@@ -1,12 +1,11 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
-import { SignIn } from "./accounts/sign-in.tsx";
 import { useTeam } from "./data.ts";
 import { Announcements } from "./framework/announce.tsx";
 import { Dialogs } from "./framework/dialog.tsx";
-import { lazy, preloadPages } from "./framework/lazy.tsx";
 import { canFollow, isLive, isLost } from "./framework/live.ts";
 import { href, navigate, steps } from "./framework/router.ts";
+import { preloadScripts, script } from "./framework/script.tsx";
 import {
   can,
   isAsking,
@@ -32,11 +31,18 @@ import { Entrance, Page } from "./parts/page.tsx";
 import { Popover } from "./parts/popover.tsx";
 import { allSections, type Section, visibleSections } from "./sections.ts";
 import { togglePalette } from "./shortcuts.tsx";
-import { PlayerBar } from "./sound/player.tsx";
-import { UploadCard } from "./uploads/card.tsx";
+import { PlayerPlace } from "./sound/player-place.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
+import { UploadCard } from "./uploads/later.tsx";
 
-const AcceptInvitation = lazy(() => import("./accounts/invitation.tsx").then((module) => module.AcceptInvitation));
+const AcceptInvitation = script(() => import("./accounts/invitation.tsx")).view(
+  ({ AcceptInvitation }) => AcceptInvitation,
+);
+const signIn = script(() => import("./accounts/sign-in.tsx"));
+const SignIn = signIn.view(
+  ({ SignIn }) => SignIn,
+  ({ failure }) => failure && <Entrance>{failure}</Entrance>,
+);
 /** The number of sections that fit next to "More" at the bottom of a phone. */
 const MAX_TABS = 3;
 
@@ -44,6 +50,12 @@ export function Shell() {
   const current = session.value;
   const isSignedIn = current !== null && !isExpired.value;
   useEffect(announceSignOut, []);
+  // Also above the sign-in: the script of uploads deletes saved files that have expired.
+  useEffect(preloadScripts, []);
+  // While the other tabs are asked for their session. A failure shows once it is needed.
+  useEffect(() => {
+    if (isAsking.peek()) signIn.load().catch(() => {});
+  }, []);
   // A signed-in user who opens the sign-in URL gets the first page.
   const isAtSignIn = isSignedIn && steps.value[0] === "sign-in";
   useEffect(() => {
@@ -118,7 +130,6 @@ const lostMessage = () =>
 function Workspace({ team }: { team: SavedSession | null }) {
   const sections = visibleSections();
   const [first = sections[0]?.[0] ?? "session", ...rest] = steps.value;
-  useEffect(preloadPages, []);
   const isOffline = team !== null && isLost.value;
   const all = allSections();
   const section = Object.hasOwn(all, first) ? all[first] : undefined;
@@ -140,7 +151,7 @@ function Workspace({ team }: { team: SavedSession | null }) {
         </ErrorBoundary>
       </main>
       {team && <UploadCard />}
-      {team && <PlayerBar />}
+      {team && <PlayerPlace />}
       {team && can("files:upload") && <DropZone />}
     </div>
   );

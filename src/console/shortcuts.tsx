@@ -1,8 +1,8 @@
 import { computed } from "@preact/signals";
 import { open } from "./framework/dialog.tsx";
 import { addShortcuts, runShortcut } from "./framework/keys.ts";
-import { lazy } from "./framework/lazy.tsx";
 import { href, navigate } from "./framework/router.ts";
+import { script } from "./framework/script.tsx";
 import { isExpired, session } from "./framework/session.ts";
 import { Palette } from "./palette.tsx";
 import { visibleSections } from "./sections.ts";
@@ -10,7 +10,7 @@ import { visibleSections } from "./sections.ts";
 /* The keys of every page of the console. A page adds its own with `addShortcuts`. */
 
 const SEQUENCE_MILLISECONDS = 1000;
-const ShortcutHelp = lazy(() => import("./shortcut-help.tsx").then((module) => module.ShortcutHelp));
+const ShortcutHelp = script(() => import("./shortcut-help.tsx")).view(({ ShortcutHelp }) => ShortcutHelp);
 
 const openHelp = () => void open((close) => <ShortcutHelp onClose={() => close()} />);
 

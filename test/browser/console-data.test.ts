@@ -4,6 +4,7 @@ import { expectGoodLooks } from "./appearance.ts";
 import { chooseAction, exhaustive, PASSWORD, test } from "./console.ts";
 import { hold, respond } from "./fakes.ts";
 import { button, dialog, heading, link, row } from "./locators.ts";
+import { reloadHolding } from "./scripts.ts";
 import { expect, expectAnnounced } from "./support.ts";
 
 /* How the console loads, shares, and forgets data. */
@@ -254,22 +255,13 @@ describe("Palette", () => {
 
   test("has what is typed right after it is opened, before any other script has loaded", async ({ at }) => {
     const { page } = await at("/files");
-    const html = await page.content();
-    let release = () => {};
-    const released = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    await page.route(/\/assets\/.*\.js/, async (route) => {
-      if (!html.includes(new URL(route.request().url()).pathname)) await released;
-      await route.continue().catch(() => undefined);
-    });
-    await page.reload();
+    const release = await reloadHolding(page);
     await expect(heading(page, "Files")).toBeVisible();
     await page.keyboard.press("Control+k");
     await page.keyboard.type("usage");
     await page.keyboard.press("Enter");
-    await expect(page).toHaveURL(/\/usage$/);
     release();
+    await expect(page).toHaveURL(/\/usage$/);
     await expect(heading(page, "Usage")).toBeVisible();
   });
 

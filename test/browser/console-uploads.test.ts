@@ -618,6 +618,8 @@ describe("Uploads", () => {
     await expect(question).toContainText("1 upload hasn't finished.");
     await question.getByRole("button", { name: "Sign out" }).click();
     await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
+    // The page without a session has opened the database, to delete what has expired.
+    await expect.poll(() => page.evaluate(() => IDBFactory.prototype.open.name)).toBe("open");
     await expect.poll(() => savedFilesOf(page)).toEqual([]);
     await signIn(page, team.key);
     await expect(page.getByRole("region", { name: "Uploads" })).toBeHidden();

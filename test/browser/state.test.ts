@@ -17,7 +17,8 @@ import {
   formatPercent,
   formatRemaining,
 } from "../../src/console/parts/format.ts";
-import { rulerTicks, spread } from "../../src/console/sound/waveforms.ts";
+import { rulerTicks } from "../../src/console/sound/drawing.ts";
+import { spread } from "../../src/console/sound/waveforms.ts";
 import { dailyTotals } from "../../src/console/uploads/daily-totals.ts";
 import { describe as describeUpload, isSettled, selectShown, summarize } from "../../src/console/uploads/summary.ts";
 

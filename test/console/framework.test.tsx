@@ -6,8 +6,9 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Action, allowed, shortcutsOf } from "../../src/console/framework/action.tsx";
 import { ask, Dialogs, open } from "../../src/console/framework/dialog.tsx";
 import { addShortcuts, hasCharacterKeys, runShortcut } from "../../src/console/framework/keys.ts";
-import { href, navigate, path, query, steps } from "../../src/console/framework/router.ts";
+import { href, lastUrl, navigate, path, query, steps, takePrevious } from "../../src/console/framework/router.ts";
 import { me, session } from "../../src/console/framework/session.ts";
+import { pageSignal, tabSignal } from "../../src/console/framework/signals.ts";
 
 /* The router, keys, actions and dialogs of the console, without a server. */
 
@@ -39,6 +40,38 @@ describe("The router", () => {
   test("takes a malformed path for one segment, which matches no page", () => {
     navigate("/console/files/%E0%A4%A");
     expect(steps.peek()).toEqual(["/files/%E0%A4%A"]);
+  });
+});
+
+describe("What a list remembers", () => {
+  test("is its last URL, with its filters, for the pages of its records", () => {
+    expect(lastUrl("/webhooks")).toBe("/console/webhooks");
+    navigate(href("/webhooks", { search: "a" }));
+    navigate(href("/webhooks", { search: "ab" }), { replace: true });
+    navigate(href("/webhooks/01"));
+    expect(lastUrl("/webhooks")).toBe("/console/webhooks?search=ab");
+    expect(lastUrl("/webhooks/01")).toBe("/console/webhooks/01");
+  });
+
+  test("is the record that the user comes from, once, unless it is gone", () => {
+    navigate(href("/webhooks/01"));
+    navigate(href("/webhooks"));
+    expect([takePrevious(), takePrevious()]).toEqual(["/webhooks/01", null]);
+    navigate(href("/webhooks/01"));
+    navigate(href("/webhooks"), { isGone: true });
+    expect(takePrevious()).toBeNull();
+  });
+});
+
+describe("A signal of the page", () => {
+  test("starts anew on the next page, and not if only filters change", () => {
+    const [ofPage, ofTab] = [pageSignal(""), tabSignal("")];
+    navigate(href("/files"));
+    ofPage.value = ofTab.value = "changed";
+    navigate(href("/files", { status: "failed" }));
+    expect([ofPage.value, ofTab.value]).toEqual(["changed", "changed"]);
+    navigate(href("/files/01"));
+    expect([ofPage.value, ofTab.value]).toEqual(["", "changed"]);
   });
 });
 

@@ -1,5 +1,5 @@
 import type { Session } from "../../client/index.ts";
-import { NameOf, useNames } from "../events/names.tsx";
+import { NameOf } from "../events/names.tsx";
 import { ActionButton } from "../framework/action.tsx";
 import { ask, removeRecord } from "../framework/dialog.tsx";
 import { href } from "../framework/router.ts";
@@ -98,7 +98,6 @@ function Sessions() {
     of: ["session"],
     on: ({ subject, type }) => subject.kind === "session" || type === "user.logged_in",
   });
-  useNames();
   return (
     <section class="stack" aria-labelledby="sessions">
       <h2 id="sessions">Sessions</h2>

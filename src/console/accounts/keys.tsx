@@ -1,10 +1,10 @@
 import type { ApiKey } from "../../client/index.ts";
 import { useKeys } from "../data.ts";
-import { NameOf, useNames } from "../events/names.tsx";
+import { NameOf } from "../events/names.tsx";
 import { ActionButton, type Actions } from "../framework/action.tsx";
 import { removeRecord } from "../framework/dialog.tsx";
-import type { PageProps } from "../framework/lazy.tsx";
 import { query } from "../framework/router.ts";
+import type { PageProps } from "../framework/script.tsx";
 import { client, session } from "../framework/session.ts";
 import { MissingScopes, scopeLabel } from "../parts/access.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
@@ -59,7 +59,6 @@ const actionsOf = (key: ApiKey): Actions => [
 /** The keys of a team, those that expire soon last, and the expired ones folded. */
 export function KeyList({ teamId }: { teamId: string | undefined }) {
   const keys = useKeys(teamId);
-  useNames();
   const table = {
     keyOf: ({ id }: ApiKey) => id,
     nameOf: ({ name }: ApiKey) => name,

@@ -14,7 +14,7 @@ import { useTask } from "../framework/task.ts";
 import { Segments } from "../parts/choice.tsx";
 import { Form, passwordOf, SecretField, TextField, textOf } from "../parts/form.tsx";
 import { Entrance, Page } from "../parts/page.tsx";
-import { unfinishedUploads } from "../uploads/upload.ts";
+import { uploading } from "../uploads/later.tsx";
 
 /** A complete secret key. Once one is pasted, nothing is left to enter. */
 const KEY = /^\s*stow_sk_\w{40}\s*$/;
@@ -84,7 +84,7 @@ export function SignIn() {
           {isExpired.value && (
             <p class="notice" role="status">
               Your session has expired. Sign in again.
-              {unfinishedUploads().length > 0 &&
+              {(uploading.loaded.value?.unfinishedUploads().length ?? 0) > 0 &&
                 " Your uploads then continue. If the session was ended, they start over."}
             </p>
           )}

@@ -1,55 +1,68 @@
-import { signal } from "@preact/signals";
 import { nameOfUser } from "../accounts/user-choice.tsx";
 import { can, client, me, session } from "../framework/session.ts";
 import { useData } from "../framework/store.ts";
 
-/** The names of users and keys by id, of the first page of each list. Deleted ones keep their name in this tab. */
-export const names = signal<ReadonlyMap<string, string>>(new Map());
+type Names = ReadonlyMap<string, string>;
 
-/** Loads the names for records that have only the ids of users and keys, as far as the session may read them. Events have theirs. */
-export function useNames(): void {
-  const load = async (signal: AbortSignal) => {
-    // The operator reads no names.
-    if (!session.value?.team) return null;
-    const { keys, users, sessions } = client.value;
-    const [ofKeys, ofUsers, ofSessions] = await Promise.all([
-      can("keys:read") ? keys.list({}, { signal }).page() : null,
-      can("users:read") ? users.list({}, { signal }).page() : null,
-      can("keys:read") ? sessions.list({}, { signal }).page() : null,
-    ]);
-    const known = new Map([
-      ...names.value,
-      ...(ofKeys?.items ?? []).map(({ id, name }) => [id, name] as const),
-      ...(ofUsers?.items ?? []).map((user) => [user._id, nameOfUser(user)] as const),
-    ]);
-    // A session has the name of its user, or of the key that created it.
-    for (const { _id, userId, createdBy } of ofSessions?.items ?? []) {
-      const owner = known.get(userId ?? createdBy?.keyId ?? "");
-      if (owner !== undefined) known.set(_id, owner);
-    }
-    names.value = known;
-    return null;
-  };
-  useData(["names"], load, { on: ({ type }) => /^(apikey|user)\.(created|updated)$/.test(type) });
+const NO_NAMES: Names = new Map();
+
+/** Loads the names of users and keys, of the first page of each list, as far as the session may read them. */
+async function loadNames(signal: AbortSignal, before = NO_NAMES): Promise<Names> {
+  // The operator reads no names.
+  if (!session.value?.team) return NO_NAMES;
+  const { keys, users, sessions } = client.value;
+  const [ofKeys, ofUsers, ofSessions] = await Promise.all([
+    can("keys:read") ? keys.list({}, { signal }).page() : null,
+    can("users:read") ? users.list({}, { signal }).page() : null,
+    can("keys:read") ? sessions.list({}, { signal }).page() : null,
+  ]);
+  const names = new Map([
+    // Deleted ones keep their names.
+    ...before,
+    ...(ofKeys?.items ?? []).map(({ id, name }) => [id, name] as const),
+    ...(ofUsers?.items ?? []).map((user) => [user._id, nameOfUser(user)] as const),
+  ]);
+  // A session has the name of its user, or of the key that created it.
+  for (const { _id, userId, createdBy } of ofSessions?.items ?? []) {
+    const owner = names.get(userId ?? createdBy?.keyId ?? "");
+    if (owner !== undefined) names.set(_id, owner);
+  }
+  return names;
+}
+
+/** The names of users and keys by id, for records that have only their ids. Events of the log have the names themselves. */
+export function useNames(): Names {
+  const { value = NO_NAMES } = useData(["names"], loadNames, {
+    on: ({ type }) => /^(apikey|user)\.(created|updated)$/.test(type),
+  });
+  return value;
 }
 
 interface NameOfProps {
   keyId: string | null;
   userId: string | null;
-  /** The name, if the API has given it. */
-  name?: string | null;
   /** Whether it begins a sentence or a cell. */
   isFirst?: boolean;
 }
 
 /** The user if there is one, otherwise the key. */
-export function NameOf({ keyId, userId, name: given, isFirst = false }: NameOfProps) {
-  const id = userId ?? keyId ?? "";
+export function NameOf(of: NameOfProps) {
+  const names = useNames();
+  return <Named {...of} name={names.get(of.userId ?? of.keyId ?? "")} />;
+}
+
+/** A user or key with the name that the API has given, if there is one. */
+export function Named({
+  keyId,
+  userId,
+  name: given,
+  isFirst = false,
+}: NameOfProps & { name: string | null | undefined }) {
   const own = userId && userId === me.value?.userId ? session.value?.team?.name : undefined;
-  const name = given ?? names.value.get(id) ?? own;
+  const name = given ?? own;
   return name ? (
     <bdi title={name}>{name}</bdi>
   ) : (
-    <span title={id}>{`${isFirst ? "A" : "a"} ${userId ? "user" : "key"}`}</span>
+    <span title={userId ?? keyId ?? ""}>{`${isFirst ? "A" : "a"} ${userId ? "user" : "key"}`}</span>
   );
 }

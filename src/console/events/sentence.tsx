@@ -1,5 +1,5 @@
+import { asSent } from "../../client/ids.ts";
 import { type Event, isFileEvent, type RecordedEvent } from "../../client/index.ts";
-import { asSent } from "../../client/internal.ts";
 import { href } from "../framework/router.ts";
 import { session } from "../framework/session.ts";
 import { NOUNS } from "../nouns.ts";
@@ -7,7 +7,7 @@ import { CopyButton } from "../parts/copy.tsx";
 import { RequestId } from "../parts/failure.tsx";
 import { FileName } from "../parts/file-name.tsx";
 import { EVENTS, labelOf } from "./event-types.ts";
-import { NameOf, names } from "./names.tsx";
+import { Named, useNames } from "./names.tsx";
 
 /** A title for each field of a file that can change. */
 const FIELD_LABELS: Record<string, string> = {
@@ -79,14 +79,32 @@ export function Sentence({ event, isOnPage = false }: { event: Event; isOnPage?:
   );
 }
 
-/** The resource of an event, with a link if the console has a page for it. `isPlain` shows only the name. */
-export function Subject({ event, isPlain = false }: { event: Event | RecordedEvent; isPlain?: boolean }) {
+interface SubjectProps {
+  event: Event | RecordedEvent;
+  /** Whether to show only the name. */
+  isPlain?: boolean;
+}
+
+/** The resource of an event, with a link if the console has a page for it. */
+export function Subject(props: SubjectProps) {
+  const { event } = props;
+  if ("name" in event.subject) return <NamedSubject {...props} name={event.subject.name} />;
+  if (isFileEvent(event)) return <NamedSubject {...props} name={event.data.originalName} />;
+  return <SubjectById {...props} />;
+}
+
+/** The resource of an event as a webhook gets it. */
+function SubjectById(props: SubjectProps) {
+  const names = useNames();
+  return <NamedSubject {...props} name={names.get(props.event.subject.id)} />;
+}
+
+function NamedSubject({ event, isPlain = false, name: known }: SubjectProps & { name: string | null | undefined }) {
   const { type, subject } = event;
   const { kind, id } = subject;
   const fileId = "fileId" in event.data ? String(event.data.fileId) : "";
   // In the log of a team, its name says nothing.
   const isOwnTeam = kind === "team" && session.value?.team;
-  const known = "name" in subject ? subject.name : isFileEvent(event) ? event.data.originalName : names.value.get(id);
   const name = isOwnTeam ? null : known;
   const { one, named, page } = NOUNS[kind];
   const shown = name ? <FileName name={name} /> : <span title={kind === "link" ? undefined : id}>{one}</span>;
@@ -110,7 +128,7 @@ export function Subject({ event, isPlain = false }: { event: Event | RecordedEve
 export function Actor({ event: { actor }, isFirst = false }: { event: Event; isFirst?: boolean }) {
   if (actor.kind === "system") return <>Stowage</>;
   if (actor.kind === "operator") return <>{isFirst ? "The operator" : "the operator"}</>;
-  return <NameOf {...actor} isFirst={isFirst} />;
+  return <Named {...actor} isFirst={isFirst} />;
 }
 
 /** The ids to include in a support request, the data of the event, and the ways to similar ones. */

@@ -2,16 +2,14 @@ import type { FileMetadata } from "../../client/index.ts";
 import { askToMove } from "../folders/folders.tsx";
 import type { Actions } from "../framework/action.tsx";
 import { open } from "../framework/dialog.tsx";
-import { lazy } from "../framework/lazy.tsx";
+import { script } from "../framework/script.tsx";
 import { trashDays } from "../framework/session.ts";
-import type { Track } from "../sound/playback.ts";
-import { askToDelete } from "../trash/delete-files.tsx";
-import { downloadFiles, trashFiles } from "./file-changes.ts";
+import type { Track } from "../sound/player-state.ts";
+import { changing } from "./changing.ts";
 import type { FileRow } from "./file-rows.ts";
 import { renaming } from "./rename.tsx";
-import { editTags } from "./tags.tsx";
 
-const ShareDialog = lazy(() => import("../links/sharing.tsx").then(({ ShareDialog }) => ShareDialog));
+const ShareDialog = script(() => import("../links/sharing.tsx")).view(({ ShareDialog }) => ShareDialog);
 
 /** Shares a file by the panel of its page, or by a dialog. */
 function shareFile(file: Track): unknown {
@@ -30,10 +28,20 @@ export function fileActions(files: (FileRow & Partial<Pick<FileMetadata, "hold">
   const [file] = files.length === 1 ? files : [];
   return [
     file && { label: "Share…", icon: "link", scope: "files:download", keys: ["s"], run: () => shareFile(file) },
-    { label: "Download", icon: "download", scope: "files:download", run: () => downloadFiles(files) },
+    {
+      label: "Download",
+      icon: "download",
+      scope: "files:download",
+      run: () => changing.load().then(({ downloadFiles }) => downloadFiles(files)),
+    },
     file && { label: "Rename", icon: "edit", scope: "files:write", keys: ["e", "F2"], run: () => rename(file) },
     { label: "Move", icon: "move", scope: "files:write", run: () => askToMove(files) },
-    { label: "Edit tags", icon: "tag", scope: "files:write", run: () => editTags(files) },
+    {
+      label: "Edit tags",
+      icon: "tag",
+      scope: "files:write",
+      run: () => changing.load().then(({ editTags }) => editTags(files)),
+    },
     {
       label: file?.hold ? "Delete (the file is held)" : "Delete",
       icon: "trash",
@@ -41,7 +49,10 @@ export function fileActions(files: (FileRow & Partial<Pick<FileMetadata, "hold">
       keys: ["Delete"],
       isDangerous: true,
       isDisabled: Boolean(file?.hold),
-      run: () => (trashDays.value ? trashFiles(files) : askToDelete({ files })),
+      run: () =>
+        changing
+          .load()
+          .then(({ trashFiles, askToDelete }) => (trashDays.value ? trashFiles(files) : askToDelete({ files }))),
     },
   ];
 }

@@ -1,13 +1,12 @@
+import { MAX_BATCH_FILES } from "../../client/files.ts";
 import type { BatchResult, StoredFile, Stowage } from "../../client/index.ts";
-import { MAX_BATCH_FILES } from "../../client/internal.ts";
 import { perform } from "../framework/action.tsx";
 import { announce } from "../framework/announce.tsx";
-import { navigate, path } from "../framework/router.ts";
+import { lastUrl, navigate, path } from "../framework/router.ts";
 import { client } from "../framework/session.ts";
 import { whilePaused } from "../framework/store.ts";
 import { countOf } from "../parts/format.ts";
-import { forgetSignedUrl } from "../sound/signed-playback.ts";
-import { lastList } from "./last-list.ts";
+import { forgetSignedUrl } from "./signed-url.ts";
 
 /* Changes of many files. Each announces its result, and all but an erasure and a restoration can be undone. */
 
@@ -125,8 +124,7 @@ export const deleteFiles = (
       onDone(done);
       forgetSignedUrl(done);
       if (!done.some((id) => path.peek() === `/files/${id}`)) return;
-      lastList.id = "";
-      navigate(lastList.url);
+      navigate(lastUrl("/files"), { isGone: true });
     }),
   );
 

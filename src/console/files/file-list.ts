@@ -5,9 +5,8 @@ import { useFolders } from "../folders/folder-data.ts";
 import { query } from "../framework/router.ts";
 import { client } from "../framework/session.ts";
 import { useEvents, useList } from "../framework/store.ts";
-import { isPlayable, type Track } from "../sound/playback.ts";
+import { isPlayable, type Track } from "../sound/player-state.ts";
 import { applyEvents, type FileRow, type FileView, isRemoval, viewFrom } from "./file-rows.ts";
-import { lastList } from "./last-list.ts";
 
 export const PAGE_FILES = 100;
 /** The most pages that a link or "back" loads. More rows at once freeze the tab. */
@@ -78,9 +77,6 @@ export function useFileList(): FileList {
     files.reload();
     folders.reload();
   }, [files.reload, folders.reload]);
-  useEffect(() => {
-    lastList.url = location.pathname + location.search;
-  });
   const tracks = useMemo(() => () => (rows ?? []).filter(isPlayable), [rows]);
   return {
     view,

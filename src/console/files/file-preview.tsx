@@ -1,8 +1,8 @@
 import type { FileMetadata } from "../../client/index.ts";
 import { useData } from "../framework/store.ts";
 import { Failure } from "../parts/failure.tsx";
-import { signedUrl } from "../sound/signed-playback.ts";
 import { isVisual, Picture } from "./picture.tsx";
+import { signedUrl } from "./signed-url.ts";
 
 /** As much of a text as a glance needs. */
 const MAX_TEXT_BYTES = 4000;

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { folderUrl } from "../folders/folders.tsx";
-import { href } from "../framework/router.ts";
+import { href, takePrevious } from "../framework/router.ts";
 import { can } from "../framework/session.ts";
 import { useTabIndex } from "../parts/choice.tsx";
 import { FileName } from "../parts/file-name.tsx";
@@ -10,14 +10,13 @@ import { Icon, type IconName } from "../parts/icon.tsx";
 import { type Column, sortHead, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { Marked } from "../parts/words.tsx";
-import { PlayButton } from "../sound/controls.tsx";
-import { isPlayable, toggle } from "../sound/playback.ts";
+import { PlayButton } from "../sound/play-button.tsx";
+import { isPlayable, toggle } from "../sound/player-state.ts";
 import { RowWave } from "../sound/row-wave.tsx";
 import { fileActions } from "./file-actions.tsx";
 import type { FileList } from "./file-list.ts";
 import { type FileRow, type FileView, lacksAudio, recordingOf, SORTS } from "./file-rows.ts";
 import { FileStatus } from "./file-status.tsx";
-import { lastList } from "./last-list.ts";
 import { Rename, renaming } from "./rename.tsx";
 import { Tags } from "./tags.tsx";
 
@@ -42,10 +41,10 @@ export function FileTable(props: FileTableProps) {
   latest.current = props;
 
   useEffect(() => {
-    if (!shown.rows || !lastList.id) return;
-    document.querySelector<HTMLElement>(`a[href="${href(`/files/${lastList.id}`)}"]`)?.focus();
-    lastList.id = "";
-  });
+    const previous = takePrevious();
+    const origin = rows.find(({ _id }) => previous === `/files/${_id}`);
+    if (origin) document.querySelector<HTMLElement>(`a[href="${urlOf(origin)}"]`)?.focus();
+  }, []);
 
   /** A heading that sorts, by a second click in the opposite order. */
   const sortable = (label: string, first: FileView["sort"], second: FileView["sort"]) => {
@@ -139,14 +138,7 @@ function Name({ file, list }: { file: FileRow; list: FileList }) {
         </span>
       )}
       <div class="file-name">
-        <a
-          href={urlOf(file)}
-          aria-label={name}
-          tabIndex={tabIndex}
-          onClick={() => {
-            lastList.id = file._id;
-          }}
-        >
+        <a href={urlOf(file)} aria-label={name} tabIndex={tabIndex}>
           <FileName name={name} show={(text) => <Marked text={text} search={shown.search} />} />
         </a>
         {(status !== "completed" || lacksAudio(file)) && <FileStatus file={file} />}

@@ -2,7 +2,7 @@ import type { FileMetadata } from "../../client/index.ts";
 import { type Action, ActionButton, type Actions } from "../framework/action.tsx";
 import { ask } from "../framework/dialog.tsx";
 import { UserError } from "../framework/errors.ts";
-import { lazy } from "../framework/lazy.tsx";
+import { script } from "../framework/script.tsx";
 import { can, client } from "../framework/session.ts";
 import { useData } from "../framework/store.ts";
 import { Failure } from "../parts/failure.tsx";
@@ -12,7 +12,7 @@ import { Menu } from "../parts/menu.tsx";
 import { announceChange } from "./file-changes.ts";
 
 /** Most files have none, and the names of all character references are large. */
-const Transcript = lazy(() => import("../sound/transcript.tsx").then((module) => module.Transcript));
+const Transcript = script(() => import("../sound/transcript.tsx")).view(({ Transcript }) => Transcript);
 
 /** The API's limit. A larger file isn't read: it may be the recording itself. */
 const MAX_TRANSCRIPT_BYTES = 2 * 1024 * 1024;

@@ -1,13 +1,13 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { FileMetadata, Hold } from "../../client/index.ts";
-import { NameOf, useNames } from "../events/names.tsx";
+import { Named, NameOf } from "../events/names.tsx";
 import { isWaveform, Sentence } from "../events/sentence.tsx";
 import { FileCrumbs } from "../folders/folders.tsx";
 import { ActionButton, type Actions, allowed, perform, shortcutsOf } from "../framework/action.tsx";
 import { announce } from "../framework/announce.tsx";
 import { ask } from "../framework/dialog.tsx";
 import { addShortcuts } from "../framework/keys.ts";
-import { href } from "../framework/router.ts";
+import { href, lastUrl } from "../framework/router.ts";
 import { can, client, seesOwnFilesOnly } from "../framework/session.ts";
 import { useData, useList } from "../framework/store.ts";
 import { Sharing, SignedUrl, useLinks } from "../links/sharing.tsx";
@@ -22,8 +22,8 @@ import { More } from "../parts/more.tsx";
 import { Page, Skeleton } from "../parts/page.tsx";
 import { isMissing, Missing } from "../parts/record-page.tsx";
 import { Time } from "../parts/values.tsx";
-import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
+import { isPlayable } from "../sound/player-state.ts";
 import { fileActions } from "./file-actions.tsx";
 import { downloadFiles } from "./file-changes.ts";
 import { AddFields, Metadata } from "./file-metadata.tsx";
@@ -31,7 +31,6 @@ import { Preview } from "./file-preview.tsx";
 import { lacksAudio } from "./file-rows.ts";
 import { StatusBadge } from "./file-status.tsx";
 import { addTranscript, TranscriptCard } from "./file-transcript.tsx";
-import { lastList } from "./last-list.ts";
 import { Rename, renaming } from "./rename.tsx";
 import { Tags } from "./tags.tsx";
 
@@ -69,20 +68,14 @@ export function FilePage({ id }: { id: string }) {
   const latest = useRef(file);
   latest.current = file;
   useEffect(() => addShortcuts(() => shortcutsOf(latest.current ? pageActions(latest.current) : [])), []);
-  useEffect(
-    () => () => {
-      renaming.value = "";
-    },
-    [],
-  );
-  if (isMissing(error)) return <Missing noun="File" list={{ href: lastList.url, label: "Files" }} />;
+  if (isMissing(error)) return <Missing noun="File" list={{ href: lastUrl("/files"), label: "Files" }} />;
   const rename = file && allowed(pageActions(file)).find(({ label }) => label === "Rename");
   return (
     <Page
       title={file?.name ?? "File"}
       onEdit={rename && (() => void perform(rename))}
       heading={file && renaming.value === file._id && <Rename file={file} />}
-      back={<FileCrumbs folder={file?.folder ?? ""} listUrl={lastList.url} />}
+      back={<FileCrumbs folder={file?.folder ?? ""} listUrl={lastUrl("/files")} />}
       subtitle={file && <Summary file={file} />}
       actions={
         file && (
@@ -229,7 +222,6 @@ function Details({ file }: { file: FileMetadata }) {
 
 /** Why a file can't be deleted. */
 function Held({ hold: { reason, createdAt, createdBy } }: { hold: Hold }) {
-  useNames();
   return (
     <>
       <bdi>{reason}</bdi>
@@ -272,10 +264,10 @@ function Uploader({ file: { uploadedBy } }: { file: FileMetadata }) {
   const { userId } = uploadedBy;
   return userId ? (
     <a href={href("/files", { user: userId })}>
-      <NameOf {...uploadedBy} />
+      <Named {...uploadedBy} />
     </a>
   ) : (
-    <NameOf {...uploadedBy} />
+    <Named {...uploadedBy} />
   );
 }
 

@@ -17,7 +17,7 @@ import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { hasWords } from "../parts/words.tsx";
-import { playFrom, type Track } from "../sound/playback.ts";
+import { playFrom, type Track } from "../sound/player-state.ts";
 import { uploadFiles, uploadFolder } from "../uploads/drop-zone.tsx";
 import { fileActions } from "./file-actions.tsx";
 import { type FileList, useFileList } from "./file-list.ts";

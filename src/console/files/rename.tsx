@@ -1,14 +1,14 @@
-import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { StoredFile } from "../../client/index.ts";
 import { announce } from "../framework/announce.tsx";
 import { focusRow } from "../framework/focus.ts";
 import { client } from "../framework/session.ts";
+import { pageSignal } from "../framework/signals.ts";
 import { useTask } from "../framework/task.ts";
 import { Form, TextField, textOf } from "../parts/form.tsx";
 
 /** The file whose name is being edited. */
-export const renaming = signal("");
+export const renaming = pageSignal("");
 
 /** Edits the name of a file in its place. Enter saves, and Escape cancels. */
 export function Rename({ file: { _id, name } }: { file: Pick<StoredFile, "_id" | "name"> }) {

@@ -1,7 +1,7 @@
-import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { TaskDialog } from "../framework/dialog.tsx";
+import { tabSignal } from "../framework/signals.ts";
 import { TextField } from "../parts/form.tsx";
 import { formatCount } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
@@ -9,7 +9,7 @@ import { hasWords } from "../parts/words.tsx";
 import { join, nameOf, parentOf, useAllFolders, useFolders } from "./folder-data.ts";
 
 /** The folders that files were moved to last, the latest first. */
-const recent = signal<string[]>([]);
+const recent = tabSignal<string[]>([]);
 const MAX_RECENT = 3;
 
 interface FolderDialogProps {

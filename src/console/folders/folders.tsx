@@ -1,13 +1,13 @@
-import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { moveFiles } from "../files/file-changes.ts";
+import { changing } from "../files/changing.ts";
 import { type FileRow, pathOf } from "../files/file-rows.ts";
-import { type Action, type Actions, perform } from "../framework/action.tsx";
+import type { Action, Actions } from "../framework/action.tsx";
 import { announce } from "../framework/announce.tsx";
 import { ask, confirm, open } from "../framework/dialog.tsx";
-import { lazy } from "../framework/lazy.tsx";
 import { href, navigate, path, query } from "../framework/router.ts";
+import { script } from "../framework/script.tsx";
 import { client, trashDays } from "../framework/session.ts";
+import { pageSignal } from "../framework/signals.ts";
 import { copy } from "../parts/copy.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf, formatCount } from "../parts/format.ts";
@@ -20,10 +20,10 @@ import { join, nameOf, parentOf } from "./folder-data.ts";
 
 export const folderUrl = (folder: string) => href("/files", { folder });
 
-const FolderDialog = lazy(() => import("./folder-dialog.tsx").then((module) => module.FolderDialog));
+const FolderDialog = script(() => import("./folder-dialog.tsx")).view(({ FolderDialog }) => FolderDialog);
 
 /** The files that are being dragged. Pages can't read the dragged data before the drop. */
-const dragged = signal<FileRow[]>([]);
+const dragged = pageSignal<FileRow[]>([]);
 /** Distinguishes moved files from files that are dropped from the desktop, which are uploaded. */
 const DRAG_TYPE = "application/x-stowage-files";
 
@@ -57,7 +57,8 @@ function useDropTarget(folder: string) {
       setOver(false);
       if (!event.dataTransfer?.types.includes(DRAG_TYPE)) return;
       event.preventDefault();
-      void perform({ run: () => moveFiles(dragged.value, folder) });
+      const files = dragged.value;
+      changing.use(({ moveFiles }) => moveFiles(files, folder));
     },
   };
 }
@@ -267,7 +268,7 @@ export function askToMove(files: FileRow[]): Promise<void> {
     <FolderDialog
       title={title}
       current={common}
-      onPick={(folder) => moveFiles(files, folder)}
+      onPick={async (folder) => (await changing.load()).moveFiles(files, folder)}
       onClose={() => close()}
     />
   ));

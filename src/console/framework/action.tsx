@@ -1,6 +1,7 @@
 import { Failure } from "../parts/failure.tsx";
 import type { IconName } from "../parts/icon.tsx";
 import { showFailure } from "./announce.tsx";
+import { ScriptError } from "./errors.ts";
 import { can, client, noteFailure, type Scope } from "./session.ts";
 import { useTask } from "./task.ts";
 
@@ -24,14 +25,20 @@ export type Actions = (Action | false | null | undefined)[];
 export const allowed = (actions: Actions): Action[] =>
   actions.filter((action) => !!action).filter(({ scope }) => !scope || can(scope));
 
-/** Starts an action. A failure is shown above the page. */
-export async function perform({ run }: Pick<Action, "run">): Promise<void> {
+/** Starts an action. A failure is shown above the page. If a script is missing, nothing has begun, and a button tries again. */
+export async function perform(action: Pick<Action, "run">): Promise<void> {
   const caller = client.peek();
   try {
-    await run();
+    await action.run();
   } catch (error) {
     noteFailure(error, caller);
-    showFailure(<Failure error={error} isInRegion />);
+    const retry = () => {
+      dismiss();
+      void perform(action);
+    };
+    const dismiss = showFailure(
+      <Failure error={error} onRetry={error instanceof ScriptError ? retry : undefined} isInRegion />,
+    );
   }
 }
 

@@ -42,9 +42,13 @@ export function speak(text: string): void {
   setTimeout(() => dismiss(id), SHOWN_MILLISECONDS);
 }
 
-/** Shows why an action failed, until the user dismisses it. Forms and pages show their errors themselves. */
-export function showFailure(failure: ComponentChildren): void {
-  show(failure);
+/**
+ * Shows why an action failed, until the user dismisses it. Forms and pages show their errors themselves.
+ * @returns a function that dismisses it
+ */
+export function showFailure(failure: ComponentChildren): () => void {
+  const id = show(failure);
+  return () => dismiss(id);
 }
 
 /**

@@ -1,9 +1,9 @@
-import { effect, signal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import { type ComponentChildren, createContext } from "preact";
 import { useContext, useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
 import { Form } from "../parts/form.tsx";
 import { Announcements, announce, openDialogs } from "./announce.tsx";
-import { href, navigate, path } from "./router.ts";
+import { lastUrl, navigate, path } from "./router.ts";
 import { isExpired, session } from "./session.ts";
 import { whilePaused } from "./store.ts";
 import { useTask } from "./task.ts";
@@ -161,17 +161,20 @@ export function open<Result = void>(
   });
 }
 
+/** Closes the dialogs of a page or a session that has ended. One whose action runs ends only with the session. */
+function closeDialogs(): void {
+  const hasSession = session.peek() !== null && !isExpired.peek();
+  for (const { close, isRunning } of stack.peek()) if (!isRunning || !hasSession) close();
+}
+
 /** The place of all dialogs. */
 export function Dialogs() {
-  useEffect(
-    () =>
-      effect(() => {
-        const hasSession = session.value !== null && !isExpired.value;
-        path.value;
-        for (const { close, isRunning } of stack.peek()) if (!isRunning || !hasSession) close();
-      }),
-    [],
-  );
+  useEffect(() => {
+    const ends = [path.subscribe(closeDialogs), session.subscribe(closeDialogs), isExpired.subscribe(closeDialogs)];
+    return () => {
+      for (const end of ends) end();
+    };
+  }, []);
   return (
     <>
       {stack.value.map((one) => (
@@ -222,6 +225,6 @@ export const removeRecord = ({ id, run, ...question }: Question<unknown> & { id:
         return [];
       });
       const page = `/${id}`;
-      if (path.peek().endsWith(page)) navigate(href(path.peek().slice(0, -page.length) || "/"));
+      if (path.peek().endsWith(page)) navigate(lastUrl(path.peek().slice(0, -page.length) || "/"), { isGone: true });
     },
   });

@@ -5,6 +5,13 @@ import { StowageError } from "../../client/index.ts";
 /** An error of the console whose message is written for the user. */
 export class UserError extends Error {}
 
+/** A script of the page that can't be loaded: without a connection, or after a deployment. */
+export class ScriptError extends UserError {
+  constructor(cause: unknown) {
+    super("A part of this page couldn't be loaded. Try again. If that doesn't help, reload the page.", { cause });
+  }
+}
+
 const DEFECT_MESSAGE = "Something went wrong on this page. Reload it and try again.";
 /** Messages for errors that the console can explain better than the API. */
 const MESSAGES: Partial<Record<string, string>> = {

@@ -1,4 +1,5 @@
 import { computed, signal } from "@preact/signals";
+import { resetPageSignals } from "./signals.ts";
 
 const BASE = "/console";
 
@@ -17,13 +18,39 @@ export const steps = computed(() => {
   }
 });
 
+/** The path of the page before this one, unless that page is gone. */
+let previous: string | null = null;
+/** The last URL of each list by its path, with its filters. */
+const lastUrls = new Map<string, string>();
+
 function pathNow(): string {
   return location.pathname.slice(BASE.length).replace(/\/+$/, "") || "/";
 }
 
 function read(): void {
-  path.value = pathNow();
+  const next = pathNow();
+  if (next !== path.peek()) {
+    previous = path.peek();
+    resetPageSignals();
+  }
+  path.value = next;
   query.value = new URLSearchParams(location.search);
+  noteList();
+}
+
+function noteList(): void {
+  if (steps.peek().length === 1) lastUrls.set(path.peek(), location.pathname + location.search);
+}
+noteList();
+
+/** The URL of a list as it was when the user saw it last: with its filters. */
+export const lastUrl = (list: string): string => lastUrls.get(list) ?? href(list);
+
+/** Returns the path that the user comes from, once: a list then focuses the row of that record. */
+export function takePrevious(): string | null {
+  const taken = previous;
+  previous = null;
+  return taken;
 }
 
 /** The URL of a page: `href("/files", { status: "failed" })`. Empty values are left out. */
@@ -33,10 +60,12 @@ export function href(to: string, filters: Record<string, string | undefined> = {
   return BASE + to + (search && `?${search}`);
 }
 
-export function navigate(url: string, { replace = false } = {}): void {
+/** @param isGone whether the page that the user leaves does not exist any more */
+export function navigate(url: string, { replace = false, isGone = false } = {}): void {
   if (replace) history.replaceState(null, "", url);
   else history.pushState(null, "", url);
   read();
+  if (isGone) previous = null;
 }
 
 /** Makes links within the console change the page without a reload, so that uploads continue. */

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { FileMetadata, Link, NewLink } from "../../client/index.ts";
-import { NameOf, useNames } from "../events/names.tsx";
+import { NameOf } from "../events/names.tsx";
 import { Dialog, removeRecord } from "../framework/dialog.tsx";
 import { client } from "../framework/session.ts";
 import { useData } from "../framework/store.ts";
@@ -11,8 +11,10 @@ import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { formatTenths } from "../parts/format.ts";
 import { Menu } from "../parts/menu.tsx";
 import { Time } from "../parts/values.tsx";
-import { formatClip, usePlace } from "../sound/controls.tsx";
-import { type Clip, clip, fragmentOf, type Part, pageTrack, type Track } from "../sound/playback.ts";
+import { formatClip } from "../sound/controls.tsx";
+import { usePlace } from "../sound/play-button.tsx";
+import { type Clip, clip, fragmentOf, type Part } from "../sound/playback.ts";
+import { pageTrack, type Track } from "../sound/player-state.ts";
 
 /** In seconds, and "" for never. */
 const LIFETIMES = { 3600: "1 hour", 86400: "1 day", 604800: "7 days", 2592000: "30 days", "": "Never" };
@@ -275,7 +277,6 @@ function describeUse(link: Pick<Link, "disposition" | "startSeconds" | "endSecon
 }
 
 function Links({ links, isAudio, copiedId, onRevoked }: LinksProps) {
-  useNames();
   const revoke = (id: string) =>
     removeRecord({
       id,

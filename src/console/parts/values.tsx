@@ -1,8 +1,8 @@
-import { signal } from "@preact/signals";
+import { tabSignal } from "../framework/signals.ts";
 import { formatAge, formatDayHeading, formatExact, formatMoment } from "./format.ts";
 
 const TICK_MILLISECONDS = 20_000;
-const now = signal(Date.now());
+const now = tabSignal(Date.now());
 setInterval(() => {
   now.value = Date.now();
 }, TICK_MILLISECONDS);

@@ -1,39 +1,39 @@
-import { effect, type Signal, useComputed, useSignal } from "@preact/signals";
+import { effect, type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Failure } from "../parts/failure.tsx";
 import { formatDuration, formatTenths } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Popover } from "../parts/popover.tsx";
+import { drawWaveform, followCanvas, rulerTicks } from "./drawing.ts";
+import { PlayButton, usePlace } from "./play-button.tsx";
 import {
   BACK_SECONDS,
   type Clip,
   clip,
-  duration,
   FORWARD_SECONDS,
   isLooping,
-  isMuted,
-  isPlaying,
   markClip,
-  momentOf,
   moveClip,
+  problem,
+  retry,
+  skipsSilence,
+  volume,
+} from "./playback.ts";
+import {
+  isMuted,
+  momentOf,
   PAGE_SECONDS,
   pageTrack,
   position,
-  problem,
-  retry,
   SPEEDS,
   STEP_SECONDS,
   seek,
   skip,
-  skipsSilence,
   speed,
   type Track,
   toggle,
-  track,
-  volume,
-} from "./playback.ts";
-import { drawWaveform, followCanvas, rulerTicks } from "./waveforms.ts";
+} from "./player-state.ts";
 
 /* The controls of every player: in the console, and on the page of a link. */
 
@@ -53,39 +53,6 @@ const WHEEL_PIXELS = 150;
 const FOLLOWED_PLACE = 0.1;
 /** The position moves further only if somebody seeks. */
 const MAX_FRAME_SECONDS = 1;
-
-/** The state of a file in the player, at its start if another one is there. Changes once a second. */
-export function usePlace(file: Track) {
-  const isCurrent = track.value?._id === file._id;
-  const isActive = isCurrent && isPlaying.value;
-  const total = (isCurrent && duration.value) || (file.durationSeconds ?? 0);
-  const elapsed = useComputed(() => Math.floor(position.value));
-  return { isCurrent, isActive, total, seconds: isCurrent ? elapsed.value : 0 };
-}
-
-interface PlayButtonProps {
-  file: Track;
-  class?: string;
-  /** The list to play on. */
-  tracks?: () => Track[];
-  tabIndex?: number;
-}
-
-/** Starts or pauses a file. */
-export function PlayButton({ file, class: className = "", tracks, tabIndex = 0 }: PlayButtonProps) {
-  const { isActive, isCurrent } = usePlace(file);
-  return (
-    <button
-      type="button"
-      class={`button player-play ${className}`}
-      aria-label={`${isActive ? "Pause" : "Play"} ${file.name}`}
-      tabIndex={tabIndex}
-      data-playing={isActive}
-      data-current={isCurrent}
-      onClick={() => toggle(file, tracks?.())}
-    />
-  );
-}
 
 /** The times of a clip: "1:23 – 1:37.5". */
 export const formatClip = ({ from, to }: Clip): string => `${formatTenths(from)} – ${formatTenths(to)}`;

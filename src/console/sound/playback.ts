@@ -1,58 +1,48 @@
-import { computed, effect, signal } from "@preact/signals";
-import type { StoredFile } from "../../client/index.ts";
+import { computed, effect } from "@preact/signals";
 import { UserError } from "../framework/errors.ts";
-import { addShortcuts } from "../framework/keys.ts";
+import { pageSignal, tabSignal } from "../framework/signals.ts";
 import { setting } from "../framework/storage.ts";
-import { silencesOf, waveformOf } from "./waveforms.ts";
+import { silencesOf } from "./drawing.ts";
+import {
+  duration,
+  isMuted,
+  isPlaying,
+  momentOf,
+  neighbor,
+  pageTrack,
+  playNext,
+  position,
+  seek,
+  seeks,
+  skip,
+  speed,
+  type Track,
+  toggle,
+  track,
+} from "./player-state.ts";
+import { waveformOf } from "./waveforms.ts";
 
-/*
- * The one player of the console, and of the page of a link. It belongs to no page, so files keep playing, one after the
- * other, while the user browses.
- */
-
-export type Track = Pick<StoredFile, "_id" | "name" | "folder" | "mimeType" | "durationSeconds" | "artist">;
+/* Plays what the state of the player says, by an audio element, and marks clips. */
 
 /** A second failure within this distance has another cause than an expired URL. */
 const SAME_PLACE_SECONDS = 1;
-/** After this time, "previous" starts the same file again. */
-const RESTART_SECONDS = 3;
-/** The steps of the buttons, of the keys, and of the keys with Shift. */
+/** The steps of the buttons. */
 export const [BACK_SECONDS, FORWARD_SECONDS] = [15, 30];
-export const STEP_SECONDS = 5;
-export const PAGE_SECONDS = 30;
 /** Clips are marked to this precision, which is also their shortest duration. */
 const CLIP_STEPS_PER_SECOND = 10;
-export const SPEEDS = [0.8, 1, 1.2, 1.5, 1.8, 2, 2.5];
 
-/** Whether browsers may be able to play a file. */
-export const isPlayable = ({ mimeType, size, status }: Pick<StoredFile, "mimeType" | "size" | "status">): boolean =>
-  /^(audio|video)\//.test(mimeType) && size > 0 && status !== "failed";
-
-/** The file in the player; null if it is closed. */
-export const track = signal<Track | null>(null);
-/** The files to play one after the other: the list from which the present one was started. */
-const playlist = signal<Track[]>([]);
-/** The file of the open page, which the space bar plays. */
-export const pageTrack = signal<Track | null>(null);
 /** A part of a recording, in seconds. */
 export interface Clip {
   from: number;
   to: number;
 }
 /** The marked part of the file of the open page. At its end, playback stops or starts it again. */
-export const clip = signal<Clip | null>(null);
-/** Whether the user wants it to play, even while it loads. */
-export const isPlaying = signal(false);
-/** In seconds. */
-export const position = signal(0);
-/** In seconds; 0 if unknown. */
-export const duration = signal(0);
-export const isMuted = signal(false);
+export const clip = pageSignal<Clip | null>(null);
 /** Whether the clip, or without one the file, starts again at its end. */
-export const isLooping = signal(false);
-export const problem = signal<unknown>(null);
+export const isLooping = tabSignal(false);
+/** Why the file can't be played. */
+export const problem = tabSignal<unknown>(null);
 
-export const speed = setting("speed", 1);
 /** From 0 to 1. */
 export const volume = setting("volume", 1);
 export const skipsSilence = setting("skip-silence", false);
@@ -100,83 +90,31 @@ function fail(error: unknown): void {
   problem.value = error;
 }
 
+/** Forgets the file that was in the player before. */
 function empty(): void {
   loads++;
   phase = "empty";
   audio.pause();
   audio.removeAttribute("src");
-  isPlaying.value = false;
   problem.value = null;
   renewedAt = null;
   isUrlStale = false;
 }
 
-/** Opens a file in the player. Its bytes are requested once it is played. */
-function open(file: Track): void {
-  empty();
-  track.value = file;
-  position.value = 0;
-  duration.value = file.durationSeconds ?? 0;
-}
-
-const isOpen = (file: Track) => track.peek()?._id === file._id;
-
-/** The present moment of a file in seconds: its start if another one is in the player. */
-export const momentOf = (file: Track): number => (isOpen(file) ? position.peek() : 0);
-
-/** Plays a file, or pauses it. @param from the list that is played on after it */
-export function toggle(file: Track, from?: Track[]): void {
-  if (from) playlist.value = from;
-  if (!isOpen(file)) open(file);
-  isPlaying.value = !isPlaying.peek();
+function followPlaying(): void {
   if (!isPlaying.peek()) audio.pause();
-  else if (phase === "empty") retry();
-  // Otherwise it starts, or not, once its source is ready.
   else if (phase === "ready") start();
-}
-
-export function seek(file: Track, seconds: number): void {
-  if (!isOpen(file)) open(file);
-  position.value = Math.min(Math.max(seconds, 0), duration.peek() || seconds);
-  if (phase === "ready") audio.currentTime = position.peek();
-}
-
-/** Plays a file from a moment. */
-export function playFrom(file: Track, seconds: number, from: Track[]): void {
-  seek(file, seconds);
-  playlist.value = from;
-  if (!isPlaying.peek()) toggle(file);
-}
-
-export function skip(seconds: number): void {
-  const file = track.peek();
-  if (file) seek(file, position.peek() + seconds);
-}
-
-/** The file after the present one in its list, or before it. */
-export function neighbor(step: 1 | -1): Track | undefined {
-  const place = playlist.value.findIndex(({ _id }) => _id === track.value?._id);
-  return place < 0 ? undefined : playlist.value[place + step];
-}
-
-export function playNext(step: 1 | -1 = 1): void {
-  const current = track.peek();
-  const next = neighbor(step);
-  if (step < 0 && current && (!next || position.peek() > RESTART_SECONDS)) seek(current, 0);
-  else if (next) toggle(next);
+  // While it loads, it starts, or not, once its source is ready.
+  else if (phase === "empty") {
+    renewedAt = null;
+    isUrlStale = problem.peek() !== null;
+    void load();
+  }
 }
 
 /** Loads the file again after a failure, and plays it from where it was. */
 export function retry(): void {
-  renewedAt = null;
-  isUrlStale = problem.peek() !== null;
   isPlaying.value = true;
-  void load();
-}
-
-export function close(): void {
-  empty();
-  track.value = null;
 }
 
 const roundToStep = (seconds: number) => Math.round(seconds * CLIP_STEPS_PER_SECOND) / CLIP_STEPS_PER_SECOND;
@@ -228,11 +166,6 @@ export function leavePage(): void {
   clip.value = null;
 }
 
-function changeSpeed(step: 1 | -1): void {
-  const place = SPEEDS.findIndex((value) => value >= speed.peek());
-  speed.value = SPEEDS[Math.min(Math.max(place + step, 0), SPEEDS.length - 1)] ?? 1;
-}
-
 function explain({ mimeType }: Track): string {
   if (audio.error?.code === MediaError.MEDIA_ERR_NETWORK) return "Playback stopped because the connection was lost.";
   return audio.canPlayType(mimeType)
@@ -259,10 +192,7 @@ function follow(): void {
   position.value = audio.currentTime;
   const { from, to } = clipInPlayer() ?? { from: 0, to: Number.POSITIVE_INFINITY };
   if (!isPlaying.peek() || before >= to || audio.currentTime < to) return;
-  if (!isLooping.peek()) {
-    audio.pause();
-    isPlaying.value = false;
-  }
+  if (!isLooping.peek()) isPlaying.value = false;
   position.value = isLooping.peek() ? from : to;
   audio.currentTime = position.peek();
 }
@@ -292,7 +222,7 @@ audio.addEventListener("ended", () => {
 });
 // Keys of the system pause and play the element, too.
 audio.addEventListener("play", () => {
-  isPlaying.value = true;
+  if (phase !== "empty") isPlaying.value = true;
 });
 audio.addEventListener("pause", () => {
   if (phase === "ready") isPlaying.value = false;
@@ -328,13 +258,16 @@ function followSystem(): void {
     mediaSession.setActionHandler(action as MediaSessionAction, handler);
 }
 
-const CONTROLS = "input, button, select, textarea, a[href], summary, dialog, [contenteditable]";
-
-/** Connects the player to its files, the page, the keyboard, and the system. */
+/** Plays what the state of the player says, also what it said before. @param source has the bytes of the files */
 export function startPlayback(source: UrlOf): void {
   urlOf = source;
   document.body.append(audio);
   followSystem();
+  track.subscribe(empty);
+  isPlaying.subscribe(followPlaying);
+  seeks.subscribe(() => {
+    if (phase === "ready") audio.currentTime = position.peek();
+  });
   effect(() => {
     audio.muted = isMuted.value;
     audio.volume = volume.value;
@@ -349,28 +282,5 @@ export function startPlayback(source: UrlOf): void {
     };
     frame = requestAnimationFrame(followFrame);
     return () => cancelAnimationFrame(frame);
-  });
-  const step = (sign: 1 | -1) => (event: KeyboardEvent) => {
-    if (!track.peek()) return;
-    event.preventDefault();
-    skip(sign * (event.shiftKey ? PAGE_SECONDS : STEP_SECONDS));
-  };
-  addShortcuts({
-    " ": (event) => {
-      const file = pageTrack.peek() ?? track.peek();
-      if (!file || event.repeat) return;
-      if (event.target instanceof Element && event.target.closest(CONTROLS)) return;
-      event.preventDefault();
-      toggle(file);
-    },
-    ArrowLeft: step(-1),
-    ArrowRight: step(1),
-    n: () => playNext(),
-    p: () => playNext(-1),
-    "<": () => changeSpeed(-1),
-    ">": () => changeSpeed(1),
-    m: () => {
-      isMuted.value = !isMuted.peek();
-    },
   });
 }

@@ -7,37 +7,26 @@ import { href, query } from "../framework/router.ts";
 import { copy } from "../parts/copy.tsx";
 import { FileName } from "../parts/file-name.tsx";
 import { formatDuration } from "../parts/format.ts";
-import {
-  formatClip,
-  IconButton,
-  PlayButton,
-  PlaybackFailure,
-  Player,
-  SeekBar,
-  Settings,
-  SkipButton,
-  Times,
-  usePlace,
-} from "./controls.tsx";
+import { formatClip, IconButton, PlaybackFailure, Player, SeekBar, Settings, SkipButton, Times } from "./controls.tsx";
+import { PlayButton, usePlace } from "./play-button.tsx";
 import {
   BACK_SECONDS,
   clip,
-  close,
   FORWARD_SECONDS,
   fragmentOf,
   leavePage,
   markClip,
   markHere,
-  momentOf,
-  neighbor,
   openOnPage,
-  pageTrack,
-  playNext,
-  type Track,
-  track,
 } from "./playback.ts";
+import { close, momentOf, neighbor, pageTrack, playNext, type Track } from "./player-state.ts";
+import { startSignedPlayback } from "./signed-playback.ts";
 import { loadWaveform } from "./waveform-loading.ts";
 import { waveformOf } from "./waveforms.ts";
+
+/* The players of the console. Once this is loaded, what the state of the player says is played. */
+
+startSignedPlayback();
 
 /** Before the end of a file, the player names the next one. */
 const UP_NEXT_SECONDS = 5;
@@ -49,7 +38,7 @@ const canDrag = matchMedia("(hover: hover)").matches;
 const markedPart = (file: Track) => (pageTrack.value?._id === file._id ? clip.value : null);
 
 /** Copies a URL of the file's page, such as `?t=83`, which only the team can open: of the marked clip, or the present moment. */
-function copyTeamLink(file: Track) {
+export function copyTeamLink(file: Track) {
   const marked = markedPart(file);
   const from = Math.floor(momentOf(file));
   const url = location.origin + href(`/files/${file._id}`, { t: fragmentOf(marked ?? { from }) });
@@ -63,25 +52,8 @@ function TeamLink({ file }: { file: Track }) {
   return <IconButton label={label} icon="copy" onClick={() => copyTeamLink(file)} />;
 }
 
-/** The player at the bottom of every page while a file is open in it, except on the page of that file. */
-export function PlayerBar() {
-  useEffect(
-    () =>
-      addShortcuts({
-        c: () => {
-          // As the space bar, it is about the file of the page.
-          const file = pageTrack.peek() ?? track.peek();
-          if (file) void copyTeamLink(file);
-        },
-      }),
-    [],
-  );
-  const file = track.value;
-  if (!file || pageTrack.value?._id === file._id) return null;
-  return <OpenPlayerBar file={file} />;
-}
-
-function OpenPlayerBar({ file }: { file: Track }) {
+/** The player at the bottom of the window. */
+export function PlayerBar({ file }: { file: Track }) {
   const isOpen = useSignal(false);
   const channels = waveformOf(file._id).value;
   const { seconds, total } = usePlace(file);

@@ -1,6 +1,6 @@
 import { useComputed } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { duration, playFrom, position, type Track, track } from "./playback.ts";
+import { duration, playFrom, position, type Track, track } from "./player-state.ts";
 import { levelsOf, spread, waveformOf } from "./waveforms.ts";
 
 /** The highest of the peaks that a list has of each file, and their count. */

@@ -1,34 +1,15 @@
 import { effect } from "@preact/signals";
-import { call, session } from "../framework/session.ts";
-import { close, skipsSilence, startPlayback, track } from "./playback.ts";
+import { signedUrl } from "../files/signed-url.ts";
+import { session } from "../framework/session.ts";
+import { skipsSilence, startPlayback } from "./playback.ts";
+import { close, track } from "./player-state.ts";
 import { loadWaveform } from "./waveform-loading.ts";
 
-/* How the console gets the bytes of a file: by signed URLs. */
-
-/** Signed URLs expire after an hour. One that is about to expire is not used for a new request. */
-const URL_REUSE_MILLISECONDS = 50 * 60_000;
-let signed: { fileId: string; url: string; at: number } | undefined;
-
-/** A signed URL of a file. It is reused while the same file is played and measured, unless it has failed. */
-export async function signedUrl(fileId: string, isNew = false): Promise<string> {
-  const isReusable = signed?.fileId === fileId && Date.now() - signed.at <= URL_REUSE_MILLISECONDS && !isNew;
-  if (signed && isReusable) return signed.url;
-  const url = await call(({ files }) => files.createSignedUrl(fileId));
-  signed = { fileId, url, at: Date.now() };
-  return url;
-}
-
-/** Forgets the URL of a file that was deleted. If the file is restored, the URL stays revoked. */
-export function forgetSignedUrl(fileIds: string[]): void {
-  if (signed && fileIds.includes(signed.fileId)) signed = undefined;
-}
-
+/** Plays files by signed URLs, until the session ends. */
 export function startSignedPlayback(): void {
   startPlayback(signedUrl);
   effect(() => {
-    if (session.value) return;
-    close();
-    signed = undefined;
+    if (!session.value) close();
   });
   effect(() => {
     if (skipsSilence.value && track.value) void loadWaveform(track.value._id);

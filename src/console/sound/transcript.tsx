@@ -6,7 +6,7 @@ import { fold } from "../../folding.ts";
 import { formatDuration } from "../parts/format.ts";
 import { Marked } from "../parts/words.tsx";
 import { IconButton } from "./controls.tsx";
-import { position, seek, type Track, track } from "./playback.ts";
+import { position, seek, type Track, track } from "./player-state.ts";
 
 /*
  * The transcript of a recording next to its player: the cue that is spoken is marked, a click seeks, and a search finds words.

@@ -1,5 +1,5 @@
 import { useRef, useState } from "preact/hooks";
-import { MAX_BATCH_FILES } from "../../client/internal.ts";
+import { MAX_BATCH_FILES } from "../../client/files.ts";
 import { deleteFiles, describeDeletion } from "../files/file-changes.ts";
 import { announce } from "../framework/announce.tsx";
 import { open, TaskDialog } from "../framework/dialog.tsx";

@@ -1,4 +1,4 @@
-import { signal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { FileStatus } from "../files/file-status.tsx";
 import { messageOf } from "../framework/errors.ts";
@@ -6,7 +6,7 @@ import { href } from "../framework/router.ts";
 import { RequestId } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
-import { chooseFiles } from "./drop-zone.tsx";
+import { chooseFiles } from "./choose.ts";
 import { queue, resume } from "./queue.ts";
 import { bytesOf, describe, isProcessing, isSettled, selectShown, summarize, waitsForConnection } from "./summary.ts";
 import { dismiss, revision, type Upload, uploads } from "./upload.ts";
@@ -14,8 +14,6 @@ import { dismiss, revision, type Upload, uploads } from "./upload.ts";
 /** More rows than this make the page slow. */
 const MAX_ROWS = 100;
 
-/** The user's choice. If null, the card is open while something is in progress. */
-const isOpenChosen = signal<boolean | null>(null);
 /** On a small screen the list of files needs the room. */
 const hasRoom = matchMedia("(min-width: 44rem) and (min-height: 40rem)");
 
@@ -36,13 +34,11 @@ function useNextFocus<E extends HTMLElement>() {
 }
 
 /** The card of uploads in the corner of every page. */
-export function UploadCard() {
-  if (uploads.value.length > 0) return <Uploads />;
-  isOpenChosen.value = null;
-  return null;
-}
+export const UploadCard = () => (uploads.value.length > 0 ? <Uploads /> : null);
 
 function Uploads() {
+  /** The user's choice. If null, the card is open while something is in progress. */
+  const isOpenChosen = useSignal<boolean | null>(null);
   const section = useNextFocus<HTMLElement>();
   const toggle = useRef<HTMLButtonElement>(null);
   const listId = useId();

@@ -1,8 +1,9 @@
-import { computed, signal } from "@preact/signals";
+import { computed } from "@preact/signals";
 import type { FileMetadata } from "../../client/index.ts";
 import { type QueuedUpload, UploadProgress } from "../../client/upload-queue.ts";
 import { speak } from "../framework/announce.tsx";
 import { session } from "../framework/session.ts";
+import { tabSignal } from "../framework/signals.ts";
 import { countOf } from "../parts/format.ts";
 import { type SavedRecord, savedUploads } from "./saved.ts";
 
@@ -18,13 +19,13 @@ export interface Upload extends QueuedUpload, Pick<SavedRecord, "owner" | "path"
 const ANNOUNCEMENT_MILLISECONDS = 1000;
 
 /** The uploads of all users who have signed in to this tab. */
-export const all = signal<Upload[]>([]);
+export const all = tabSignal<Upload[]>([]);
 /** The uploads of the current user, in the order in which they were added. */
 export const uploads = computed(() => all.value.filter(({ owner }) => owner === session.value?.team?.owner));
 /** Increments at most once per frame while uploads change, however many there are. */
-export const revision = signal(0);
+export const revision = tabSignal(0);
 /** How many uploads are being sent, for all users. */
-export const sendingCount = signal(0);
+export const sendingCount = tabSignal(0);
 
 /** The stored uploads by the id of their file. */
 const byFileId = new Map<string, Upload>();

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import { StowageError, type UnfinishedUpload, type Usage as UsageRecord } from "../../client/index.ts";
-import { NameOf, useNames } from "../events/names.tsx";
+import { NameOf } from "../events/names.tsx";
 import { confirm } from "../framework/dialog.tsx";
 import { href } from "../framework/router.ts";
 import { can, client, hasTrash, seesOwnFilesOnly } from "../framework/session.ts";
@@ -112,7 +112,6 @@ function UnfinishedUploads() {
       of: ["file", "apikey"],
     },
   );
-  useNames();
   revision.value;
   const own = unfinishedUploads();
   const others = uploads.items?.filter(({ _id }) => !own.some(({ saved }) => saved?.url?.includes(`/${_id}.`)));

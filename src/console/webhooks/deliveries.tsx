@@ -1,8 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { asSent } from "../../client/ids.ts";
 import type { Delivery, RecordedEvent, Webhook } from "../../client/index.ts";
-import { asSent } from "../../client/internal.ts";
 import { labelOf } from "../events/event-types.ts";
-import { useNames } from "../events/names.tsx";
 import { Subject, titleOf } from "../events/sentence.tsx";
 import { ActionButton } from "../framework/action.tsx";
 import { announce } from "../framework/announce.tsx";
@@ -102,7 +101,6 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
       rows: tab === "succeeded" || tab === "waiting" ? PAGE_DELIVERIES : 0,
     },
   );
-  useNames();
   const { items = [], isLoading, reload, more } = deliveries;
   /** The delivery that the user has chosen, as it was read last. It stays although it no longer matches the tab. */
   const [kept, setKept] = useState<Delivery | null>(null);

@@ -1,8 +1,8 @@
 import type { Webhook } from "../../client/index.ts";
 import { useWebhooks } from "../data.ts";
 import { labelOf } from "../events/event-types.ts";
-import type { PageProps } from "../framework/lazy.tsx";
 import { href } from "../framework/router.ts";
+import type { PageProps } from "../framework/script.tsx";
 import { Code } from "../parts/connect.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";

@@ -1,0 +1,193 @@
+import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { recordingOf } from "./files/file-rows.ts";
+import { useAllFolders } from "./folders/folder-data.ts";
+import { newFolder } from "./folders/folders.tsx";
+import { type Actions, allowed, perform } from "./framework/action.tsx";
+import { hasCharacterKeys } from "./framework/keys.ts";
+import { href, navigate } from "./framework/router.ts";
+import { can, client, session } from "./framework/session.ts";
+import { useList } from "./framework/store.ts";
+import { leave } from "./leaving.tsx";
+import { copy } from "./parts/copy.tsx";
+import { Icon, type IconName } from "./parts/icon.tsx";
+import { hasWords, Marked } from "./parts/words.tsx";
+import { visibleSections } from "./sections.ts";
+
+/* The results of the palette. They are loaded after its field, which keeps what is typed meanwhile. */
+
+const TYPING_MILLISECONDS = 250;
+const MAX_FILES = 8;
+const MAX_FOLDERS = 5;
+const MAX_RECENT_FILES = 5;
+
+interface Result {
+  key: string;
+  label: string;
+  /** A second text that may match. */
+  detail?: string;
+  note: string;
+  icon: IconName;
+  run: () => void;
+}
+
+/** Pages and actions, which need no request. @param openHelp shows the sheet of shortcuts */
+function commands(openHelp: () => void): Result[] {
+  const team = session.value?.team;
+  const sections = visibleSections();
+  const actions: Actions = [
+    ...sections.map(([, { create }]) => create),
+    team && newFolder,
+    team && { label: "Copy team ID", icon: "copy", run: () => copy(team.id, "team ID") },
+  ];
+  return [
+    ...sections.map(([step, { label, icon }]) => ({
+      key: step,
+      label,
+      note: "Page",
+      icon,
+      run: () => navigate(href(`/${step}`)),
+    })),
+    ...allowed(actions).map((action) => ({
+      key: action.label,
+      label: action.label,
+      note: "Action",
+      icon: action.icon ?? "menu",
+      run: () => void perform(action),
+    })),
+    {
+      key: "reference",
+      label: "API reference",
+      note: "Opens a new tab",
+      icon: "book",
+      run: () => void window.open("/reference", "_blank", "noopener"),
+    },
+    { key: "help", label: "Keyboard shortcuts", note: hasCharacterKeys.peek() ? "?" : "", icon: "menu", run: openHelp },
+    { key: "leave", label: "Sign out", note: "Action", icon: "back", run: () => leave() },
+  ];
+}
+
+/** Folders and files that match; without a search, the newest files. */
+function useMatches(typed: string): { matches: Result[]; isLoading: boolean } {
+  const [search, setSearch] = useState("");
+  useEffect(() => {
+    const timer = setTimeout(() => setSearch(typed.trim()), TYPING_MILLISECONDS);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  const isUsed = can("files:read") && session.value?.team != null;
+  const folders = useAllFolders(isUsed);
+  const files = useList(
+    ["palette", search],
+    isUsed
+      ? (signal) =>
+          client.value.files.list(
+            search ? { limit: MAX_FILES, search, sort: "name" } : { limit: MAX_RECENT_FILES, sort: "-createdAt" },
+            { signal },
+          )
+      : null,
+  );
+  const isLoading = files.isLoading || typed.trim() !== search;
+  // While it loads, these are the files of an earlier search.
+  const found = files.items?.filter(
+    (file) => !isLoading || hasWords(`${file.name} ${file.folder} ${recordingOf(file)}`, typed),
+  );
+  const matches = [
+    ...(folders.items ?? [])
+      .filter((folder) => typed.trim() !== "" && hasWords(folder, typed))
+      .slice(0, MAX_FOLDERS)
+      .map((folder) => ({
+        key: `folder ${folder}`,
+        label: folder,
+        note: "Folder",
+        icon: "folder" as const,
+        run: () => navigate(href("/files", { folder })),
+      })),
+    ...(found ?? []).map((file) => ({
+      key: file._id,
+      label: file.name,
+      detail: recordingOf(file),
+      note: file.folder || (search ? "File" : "Recent file"),
+      icon: "document" as const,
+      run: () => navigate(href(`/files/${file._id}`)),
+    })),
+  ];
+  return { matches, isLoading };
+}
+
+export interface PaletteResultsProps {
+  /** The id of the list. */
+  id: string;
+  typed: string;
+  /** The keys that were pressed in the field and that nothing has handled yet. */
+  pressed: Signal<string[]>;
+  /** The id of the selected result. */
+  active: Signal<string | undefined>;
+  openHelp: () => void;
+  onClose: () => void;
+}
+
+/** The results that match. Arrow keys select a result, and Enter or a click chooses it. */
+export function PaletteResults({ id, typed, pressed, active, openHelp, onClose }: PaletteResultsProps) {
+  const list = useRef<HTMLDivElement>(null);
+  const place = useSignal(0);
+  const { matches, isLoading } = useMatches(typed);
+  const results = [...commands(openHelp).filter(({ label }) => hasWords(label, typed)), ...matches];
+  const latest = useRef(results);
+  latest.current = results;
+  const placeIn = ({ length }: Result[]) => Math.max(0, Math.min(place.value, length - 1));
+  const at = placeIn(results);
+  const choose = (result: Result | undefined) => {
+    if (!result) return;
+    onClose();
+    result.run();
+  };
+  // The first result is selected again for another text.
+  useLayoutEffect(() => {
+    place.value = 0;
+  }, [typed]);
+  useSignalEffect(() => {
+    const keys = pressed.value;
+    if (keys.length === 0) return;
+    pressed.value = [];
+    for (const key of keys) {
+      const now = latest.current;
+      if (key === "Enter") choose(now[placeIn(now)]);
+      else place.value = (placeIn(now) + (key === "ArrowDown" ? 1 : -1) + now.length) % (now.length || 1);
+    }
+  });
+  useLayoutEffect(() => {
+    active.value = results[at] ? `${id}-${at}` : undefined;
+  });
+  useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
+  return (
+    <>
+      <div ref={list} id={id} role="listbox" aria-label="Results" class="palette-results">
+        {results.map((result, index) => (
+          // biome-ignore lint/a11y/useKeyWithClickEvents: the field handles the keys.
+          <div
+            key={result.key}
+            id={`${id}-${index}`}
+            role="option"
+            tabIndex={-1}
+            aria-selected={index === at}
+            onClick={() => choose(result)}
+          >
+            <Icon name={result.icon} />
+            <span class="two-lines">
+              <bdi>
+                <Marked text={result.label} search={typed} />
+              </bdi>
+              {result.detail && (
+                <bdi class="quiet">
+                  <Marked text={result.detail} search={typed} />
+                </bdi>
+              )}
+            </span>
+            <span class="quiet">{result.note}</span>
+          </div>
+        ))}
+      </div>
+      {results.length === 0 && <p class="quiet">{isLoading ? "Searching…" : `Nothing found for “${typed}”`}</p>}
+    </>
+  );
+}
