@@ -3,7 +3,8 @@ import { type Call, callOf, List, Page } from "./call.ts";
 import { connectionError, type ErrorCode, errorOf, StowageError, timeoutAfter } from "./errors.ts";
 import { withIds } from "./ids.ts";
 import { orAborted, Retries } from "./retrying.ts";
-import { isNode, type Slice, sendByXhr, streamed } from "./transfer.ts";
+import { isNode } from "./runtime.ts";
+import { type Slice, sendByXhr, streamed } from "./transfer.ts";
 
 const TIMEOUT_MILLISECONDS = 60_000;
 /** Longer than the service needs after the last byte. Without a limit, some runtimes would wait forever. */
@@ -113,10 +114,10 @@ export function normalizeUrl(url: string): string | undefined {
   return parsed.origin + parsed.pathname.replace(/(\/console(\/.*)?)?\/*$/, "");
 }
 
-/** Sends requests to one service with one token. */
-export class Connection {
+/** Sends requests to one service with one token. What only uploads does without the routes of `Connection`. */
+export class Sender {
   readonly url: string;
-  readonly #options: StowageOptions;
+  protected readonly options: StowageOptions;
   readonly #headers: Headers;
   /** Whether the service has responded. An error that concerns its name or certificate is transient from then on. */
   #isKnown = false;
@@ -126,49 +127,15 @@ export class Connection {
     const normalized = normalizeUrl(url);
     if (normalized === undefined) throw new TypeError(`The url must start with https:// or http://, and is "${url}".`);
     this.url = normalized;
-    this.#options = options;
+    this.options = options;
     // Throws if a value can't be a header, instead of failing each request.
     this.#headers = new Headers(headers);
     if (typeof key === "string") this.#headers.set("Authorization", `Bearer ${key}`);
   }
 
-  /** Calls a route that responds with JSON. @returns its `data`, or what `pick` takes from the response */
-  json<R extends Route>(route: R, input: Input<R>, options?: VersionOptions): Call<DataOf<Api[R]["response"]>>;
-  json<R extends Route, T>(route: R, input: Input<R>, options: VersionOptions | undefined, pick: Reader<R, T>): Call<T>;
-  json<R extends Route>(
-    route: R,
-    input: Input<R>,
-    options?: VersionOptions,
-    pick: Reader<R, unknown> = dataOf,
-  ): Call<unknown> {
-    return this.request(route, input, options, async (response) =>
-      pick(await jsonOf<Api[R]["response"]>(response), response),
-    );
-  }
-
-  /** Calls a route whose response has nothing to return. */
-  empty<R extends Route>(route: R, input: Input<R>, options?: VersionOptions): Call<void> {
-    return this.json(route, input, options, () => {});
-  }
-
-  list<R extends ListRoute>(route: R, input: Input<R>, options?: CallOptions): List<Item<R>> {
-    const read = (next?: string): Call<Page<Item<R>>> => {
-      const filters = input.query && { limit: PAGE_ITEMS, ...(input.query as object) };
-      const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
-      return this.json(route, { ...input, query } as Input<R>, options, (body, response) => {
-        const items = (Array.isArray(body) ? body : (body as { data?: unknown }).data) as Item<R>[];
-        if (!Array.isArray(items)) throw errorOf(response);
-        const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
-        // Keep only the query: the token must never go to another host, and behind a proxy the host may differ.
-        return new Page(items, link === undefined ? undefined : new URL(link, this.url).search, read);
-      });
-    };
-    return new List(read);
-  }
-
   /** Counts the failures of one call, and waits between its attempts. */
-  retries({ maxRetries = this.#options.maxRetries ?? 4, signal }: CallOptions): Retries {
-    return new Retries({ maxRetries, onRetry: this.#options.onRetry, signal });
+  retries({ maxRetries = this.options.maxRetries ?? 4, signal }: CallOptions): Retries {
+    return new Retries({ maxRetries, onRetry: this.options.onRetry, signal });
   }
 
   /**
@@ -197,7 +164,7 @@ export class Connection {
 
   /** Sends a request once. @throws StowageError, the signal's reason, and errors of the body and of `onProgress` */
   async #attempt<T>(target: string, sent: RequestSpec, read: (response: Response) => T | Promise<T>): Promise<T> {
-    const { method = "GET", signal, timeout = this.#options.timeout ?? TIMEOUT_MILLISECONDS, isTransfer } = sent;
+    const { method = "GET", signal, timeout = this.options.timeout ?? TIMEOUT_MILLISECONDS, isTransfer } = sent;
     signal?.throwIfAborted();
     const isService = target.startsWith("/");
     const url = isService ? this.url + target : target;
@@ -237,7 +204,7 @@ export class Connection {
     limit(isTransfer ? STALL_MILLISECONDS + sendMilliseconds : timeout);
 
     const attempt = async () => {
-      const { fetch = globalThis.fetch } = this.#options;
+      const { fetch = globalThis.fetch } = this.options;
       // The service never redirects. Following a redirect could send the token or the body elsewhere.
       const init = { method, headers, body: null, redirect: "manual" as const, signal: aborted };
       let response: Response;
@@ -246,7 +213,7 @@ export class Connection {
         response = await fetch(url, { ...init, ...streamed(chunks, onBytes, fail) });
       } else {
         const body = slice ? await slice.blob() : (sent.body as string | FormData | undefined);
-        const isReported = sent.onProgress && typeof body === "object" && !this.#options.fetch;
+        const isReported = sent.onProgress && typeof body === "object" && !this.options.fetch;
         if (isReported && globalThis.XMLHttpRequest) response = await sendByXhr(url, { ...init, body }, onBytes);
         else response = await fetch(url, { ...init, body: body ?? null });
       }
@@ -273,6 +240,43 @@ export class Connection {
       // Closes the file. Node may drop a stream without a word when a request ends early.
       void chunks?.return(undefined);
     }
+  }
+}
+
+/** Calls the routes of the service. */
+export class Connection extends Sender {
+  /** Calls a route that responds with JSON. @returns its `data`, or what `pick` takes from the response */
+  json<R extends Route>(route: R, input: Input<R>, options?: VersionOptions): Call<DataOf<Api[R]["response"]>>;
+  json<R extends Route, T>(route: R, input: Input<R>, options: VersionOptions | undefined, pick: Reader<R, T>): Call<T>;
+  json<R extends Route>(
+    route: R,
+    input: Input<R>,
+    options?: VersionOptions,
+    pick: Reader<R, unknown> = dataOf,
+  ): Call<unknown> {
+    return this.request(route, input, options, async (response) =>
+      pick(await jsonOf<Api[R]["response"]>(response), response),
+    );
+  }
+
+  /** Calls a route whose response has nothing to return. */
+  empty<R extends Route>(route: R, input: Input<R>, options?: VersionOptions): Call<void> {
+    return this.json(route, input, options, () => {});
+  }
+
+  list<R extends ListRoute>(route: R, input: Input<R>, options?: CallOptions): List<Item<R>> {
+    const read = (next?: string): Call<Page<Item<R>>> => {
+      const filters = input.query && { limit: PAGE_ITEMS, ...(input.query as object) };
+      const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
+      return this.json(route, { ...input, query } as Input<R>, options, (body, response) => {
+        const items = (Array.isArray(body) ? body : (body as { data?: unknown }).data) as Item<R>[];
+        if (!Array.isArray(items)) throw errorOf(response);
+        const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
+        // Keep only the query: the token must never go to another host, and behind a proxy the host may differ.
+        return new Page(items, link === undefined ? undefined : new URL(link, this.url).search, read);
+      });
+    };
+    return new List(read);
   }
 
   /** Calls a route, and returns what `read` takes from the response. */
@@ -311,7 +315,7 @@ export class Connection {
       body: body === undefined ? text : JSON.stringify(body),
     };
     const result = await this.stream(target, sent, read);
-    this.#options.onSuccess?.(route);
+    this.options.onSuccess?.(route);
     return result;
   }
 }

@@ -1,4 +1,4 @@
-import { Connection } from "./connection.ts";
+import { Sender } from "./connection.ts";
 import { StowageError } from "./errors.ts";
 import { hasStatus } from "./upload.ts";
 
@@ -12,7 +12,7 @@ export interface Settings {
 /** Calls the service with the token of a page, and after 401 with a new one. */
 export class Access {
   readonly #settings: () => Settings;
-  #connecting: Promise<Connection> | undefined;
+  #connecting: Promise<Sender> | undefined;
 
   constructor(settings: () => Settings) {
     this.#settings = settings;
@@ -24,7 +24,7 @@ export class Access {
   }
 
   /** @param progress bytes sent so far: an upload that advances may outlive several tokens */
-  async call<T>(work: (connection: Connection) => Promise<T>, progress = () => 0): Promise<T> {
+  async call<T>(work: (connection: Sender) => Promise<T>, progress = () => 0): Promise<T> {
     for (let before = -1; ; before = progress()) {
       this.#connecting ??= this.#connect();
       const connecting = this.#connecting;
@@ -46,12 +46,12 @@ export class Access {
     return isTokenLost || (error instanceof StowageError && error.isTransient);
   }
 
-  async #connect(): Promise<Connection> {
+  async #connect(): Promise<Sender> {
     const { url, token, getToken } = this.#settings();
     // A wrong URL of the page is its own error, and not one of the token.
-    new Connection({ url });
+    new Sender({ url });
     try {
-      return new Connection({ url, key: (await getToken?.()) ?? token });
+      return new Sender({ url, key: (await getToken?.()) ?? token });
     } catch (cause) {
       // The next attempt asks again.
       this.reset();

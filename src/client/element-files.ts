@@ -1,11 +1,14 @@
+import type { Api } from "./api.ts";
 import type { Access } from "./element-access.ts";
+import { loadSound } from "./element-load.ts";
 import { savedUploads } from "./element-saved.ts";
 import { create, createButton } from "./element-view.ts";
 import { type ErrorCode, StowageError } from "./errors.ts";
-import { isUnknownForBrowser, measurePeaks } from "./peaks.ts";
+import { isUnmeasured } from "./measured.ts";
 import { sleep } from "./retrying.ts";
-import { hasStatus, type UploadOptions, uploadFile } from "./upload.ts";
+import { hasStatus, type UploadOptions, uploadSource } from "./upload.ts";
 import { type QueuedUpload, UploadProgress, UploadQueue } from "./upload-queue.ts";
+import { blobSource } from "./upload-source.ts";
 import { cancelUpload } from "./upload-url.ts";
 
 /* The files of an upload element, until the service has processed them. upload-queue.ts sends them. */
@@ -33,6 +36,7 @@ export type NewItem = Pick<Item, "key" | "name" | "size" | "file" | "saved"> &
 /** The parts of its element that the files need. */
 interface Host {
   access: Access;
+  serviceUrl(): string;
   /** Whether files may be sent: scripts of the page may set the URL and the token later. */
   isReady(): boolean;
   isDisabled(): boolean;
@@ -80,6 +84,9 @@ export function isAccepted({ name, type }: File, accept: string): boolean {
   return rules.length === 0 || rules.some(fits);
 }
 
+type Status = Api["GET /docs/v1/uploads/{id}/status"]["response"];
+const readStatus = async (response: Response) => ((await response.json()) as Status).data;
+
 export class ElementFiles {
   readonly element = create("ul", "list");
   readonly items = new Set<Item>();
@@ -92,7 +99,7 @@ export class ElementFiles {
     this.#queue = new UploadQueue<Item>(savedUploads, {
       uploads: () => (host.isReady() ? this.items : []),
       upload: (item, file, options) => this.#upload(item, file, options),
-      cancel: (_, url) => host.access.call((connection) => cancelUpload(connection, url)),
+      cancel: (_, url) => host.access.call((sender) => cancelUpload(sender, url)),
       isTemporary: (error) => host.access.isTemporary(error),
       onChange: (item) => this.#showChange(item),
     });
@@ -213,7 +220,7 @@ export class ElementFiles {
       this.#host.dispatch("progress", item);
     };
     return this.#host.access.call(
-      (connection) => uploadFile(connection, file, { ...options, onProgress }),
+      (sender) => uploadSource(sender, blobSource(file, file.name), { ...options, onProgress }),
       () => item.sentBytes,
     );
   }
@@ -249,17 +256,14 @@ export class ElementFiles {
     this.#host.onEnd(key);
     this.#host.announce("announceStored", item);
     this.start();
-    void this.#sendWaveform(item);
+    void this.#sendWaveform(item).catch(() => {});
   }
 
   /** Sends the waveform of a stored file, if the service does not measure it. Nothing else needs it. */
   async #sendWaveform({ id = "", file }: Item): Promise<void> {
-    try {
-      const channels = file && (await isUnknownForBrowser(file)) && (await measurePeaks(file));
-      if (!channels) return;
-      const input = { id, body: { channels } };
-      await this.#host.access.call((connection) => connection.empty("PUT /docs/v1/uploads/{id}/waveform", input));
-    } catch {}
+    if (!file || !(await isUnmeasured(file))) return;
+    const { sendWaveform } = await loadSound(this.#host.serviceUrl());
+    await sendWaveform(this.#host.access, id, file);
   }
 
   /** Waits until the service has processed a stored file. */
@@ -276,7 +280,7 @@ export class ElementFiles {
         delay = Math.min(delay * 1.3, MAX_POLL_MILLISECONDS)
       ) {
         const found = await access
-          .call((connection) => connection.json("GET /docs/v1/uploads/{id}/status", { id }, { signal }))
+          .call((sender) => sender.stream(`/docs/v1/uploads/${id}/status`, { signal }, readStatus))
           .catch((error) => {
             if (!access.isTemporary(error)) throw error;
           });

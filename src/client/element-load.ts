@@ -1,8 +1,7 @@
-import type { Recorder } from "./element-recorder.ts";
+import type * as Sound from "./element-sound.ts";
 
 /**
- * Loads the recorder: bundlers make a chunk of it. In the script that the service serves, console/build.js loads it from
- * the service instead.
+ * Loads the recorder, and what measures waveforms: bundlers make a chunk of it. In the script that the service serves,
+ * console/build.js loads it from the service instead.
  */
-export const loadRecorder = (_serviceUrl: string): Promise<{ Recorder: typeof Recorder }> =>
-  import("./element-recorder.ts");
+export const loadSound = (_serviceUrl: string): Promise<typeof Sound> => import("./element-sound.ts");

@@ -1,4 +1,4 @@
-import { loadRecorder } from "./element-load.ts";
+import { loadSound } from "./element-load.ts";
 import type { Recorder, Take } from "./element-recorder.ts";
 import { lock, recordingPlaceOf, savedUploads } from "./element-saved.ts";
 import { create, createButton } from "./element-view.ts";
@@ -109,7 +109,7 @@ export class Recordings {
   }
 
   async #loadOnce(): Promise<Recorder> {
-    const { Recorder } = await loadRecorder(this.#host.serviceUrl());
+    const { Recorder } = await loadSound(this.#host.serviceUrl());
     const recorder = new Recorder({
       text: (name) => this.#host.text(name),
       announce: (name) => this.#host.announce(name),

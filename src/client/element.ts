@@ -61,6 +61,7 @@ export class StowageUpload extends FormControl {
   readonly #access = new Access(() => ({ url: this.url, token: this.getAttribute("token"), getToken: this.getToken }));
   readonly #files = new ElementFiles({
     access: this.#access,
+    serviceUrl: () => this.#serviceUrl,
     isReady: () =>
       this.isConnected && this.hasAttribute("url") && (this.#getToken !== undefined || this.hasAttribute("token")),
     isDisabled: () => this.#isDisabled,
@@ -75,7 +76,7 @@ export class StowageUpload extends FormControl {
   });
   readonly #recordings = new Recordings({
     name: () => this.name,
-    serviceUrl: () => normalizeUrl(this.url) ?? "",
+    serviceUrl: () => this.#serviceUrl,
     text: (name) => this.#text(name),
     announce: (name) => this.#announcer.announce(this.#text(name)),
     onChange: () => this.#update(),
@@ -207,6 +208,10 @@ export class StowageUpload extends FormControl {
   formResetCallback(): void {
     this.#recordings.discard();
     for (const item of this.#files.items) this.#files.cancel(item);
+  }
+
+  get #serviceUrl(): string {
+    return normalizeUrl(this.url) ?? "";
   }
 
   get #input(): HTMLInputElement | null {

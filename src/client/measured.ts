@@ -10,3 +10,12 @@ const MEASURED =
  */
 export const isMeasured = ({ container, codec }: Pick<AudioMetadata, "container" | "codec">): boolean =>
   MEASURED.test(`${container} ${codec}`);
+
+/** The beginning of an MP4 file, and that of AAC. The service measures neither. */
+const UNMEASURED = /^(.{4}ftyp|\xff[\xf0\xf1\xf8\xf9])/s;
+
+/** Whether a file of which nothing else is known may be one that the service does not measure. */
+export async function isUnmeasured(file: Blob): Promise<boolean> {
+  const start = new Uint8Array(await file.slice(0, 8).arrayBuffer());
+  return UNMEASURED.test(String.fromCharCode(...start));
+}

@@ -1,5 +1,5 @@
 import type { AudioMetadata } from "./api.ts";
-import { isMeasured } from "./measured.ts";
+import { isMeasured, isUnmeasured } from "./measured.ts";
 
 /** Peaks per channel: enough for one bar every pixel or two. */
 const PEAKS = 1000;
@@ -13,8 +13,6 @@ const MAX_BYTES = 200_000_000;
 
 let last: Promise<unknown> = Promise.resolve();
 
-/** The beginning of an MP4 file, and that of AAC. The service measures neither. */
-const UNMEASURED = /^(.{4}ftyp|\xff[\xf0\xf1\xf8\xf9])/s;
 /** The size of a file whose duration is unknown: AAC of speech has at least this many bytes in a second. */
 const MIN_BYTES_PER_SECOND = 8000;
 /** More than AAC needs for the longest sound that is decoded. */
@@ -32,9 +30,7 @@ const fits = (seconds: number, sampleRate: number | null, channels: number | nul
 
 /** Whether a browser may measure a file that it knows nothing else about, on a page with the token of a visitor. */
 export async function isUnknownForBrowser(file: Blob): Promise<boolean> {
-  if (file.size > MAX_UNKNOWN_BYTES) return false;
-  const start = new Uint8Array(await file.slice(0, 8).arrayBuffer());
-  return UNMEASURED.test(String.fromCharCode(...start)) && fits(await durationOf(file), null, null);
+  return file.size <= MAX_UNKNOWN_BYTES && (await isUnmeasured(file)) && fits(await durationOf(file), null, null);
 }
 
 /** The duration of a file in seconds. If it states none, like a recording that was not ended, the longest possible one. */

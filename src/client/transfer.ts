@@ -1,4 +1,5 @@
 import { connectionError, timeoutAfter } from "./errors.ts";
+import { isWorker } from "./runtime.ts";
 
 /* Ways to send and receive many bytes, with the progress and the time limits that `fetch` itself lacks. */
 
@@ -19,15 +20,6 @@ export async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenera
     await reader.cancel();
   }
 }
-
-/** The runtime of Workers calls itself Node, and has an empty version of undici. */
-const isWorker = globalThis.navigator?.userAgent === "Cloudflare-Workers";
-
-/**
- * Node sends a stream, so that it reports its progress, and reads ahead of the connection no more than a few chunks: it
- * keeps a whole Blob in memory, to send it again after a redirect.
- */
-export const isNode = !isWorker && Boolean(globalThis.process?.versions?.undici);
 
 /** Returns how Node's fetch sends chunks, and reports the bytes that it takes, and errors. */
 export function streamed(

@@ -1,5 +1,6 @@
 import { StowageError } from "./errors.ts";
-import { chunksOf, isNode, type Slice } from "./transfer.ts";
+import { isNode } from "./runtime.ts";
+import { chunksOf, type Slice } from "./transfer.ts";
 
 /**
  * The bytes of an upload: a Blob or File, bytes in memory, a Response, in Node, Deno and Bun the path of a file, or a
@@ -24,12 +25,14 @@ export interface Source {
   maxSliceBytes?: number | undefined;
   slice(start: number, end: number): Promise<Slice>;
   /** Ends a stream that is no longer needed. Only streams have it, which can't be read again. */
-  cancel?(reason: unknown): void;
+  cancel?(reason?: unknown): void;
 }
 
 /** One part of the service. A stream keeps one slice in memory, to send it again after a disconnect. */
 const STREAM_SLICE_BYTES = 5 * 1024 * 1024;
 const READ_BYTES = 64 * 1024;
+/** A stream that has more bytes than its size, or that ends, does so within this time. It may also stay open. */
+const END_MILLISECONDS = 1000;
 const INPUTS = "upload takes a Blob, bytes, a Response, a path (not in browsers), or a stream and its size.";
 
 /** @throws TypeError if the input is none of the supported ones */
@@ -49,7 +52,7 @@ export async function openSource(input: UploadSource, size: number | undefined):
 const isA = <T>(input: unknown, ...members: (string | symbol)[]): input is T =>
   members.every((member) => (input as Record<symbol | string, unknown> | null)?.[member] !== undefined);
 
-const blobSource = (blob: Blob, name?: string, version?: string): Source => ({
+export const blobSource = (blob: Blob, name?: string, version?: string): Source => ({
   size: blob.size,
   name,
   version: version && `${version} ${blob.size}`,
@@ -119,8 +122,7 @@ const sliceOf = (size: number, chunks: Slice["chunks"]): Slice => ({
 
 function streamSource(input: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>, size: number | undefined): Source {
   if (size === undefined || !(size >= 0)) throw new TypeError("The upload of a stream needs its `size` in bytes.");
-  const reader = "getReader" in input ? input.getReader() : undefined;
-  const chunks = reader ? undefined : (input as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
+  const chunks = "getReader" in input ? input.getReader() : input[Symbol.asyncIterator]();
   const buffered: Uint8Array[] = [];
   let bufferStart = 0;
   let bufferEnd = 0;
@@ -133,13 +135,22 @@ function streamSource(input: ReadableStream<Uint8Array> | AsyncIterable<Uint8Arr
     }
   };
   const readNext = async (): Promise<boolean> => {
-    const { value } = (await (reader ?? { read: () => chunks?.next() }).read()) ?? {};
+    const { value } = await ("read" in chunks ? chunks.read() : chunks.next());
     if (!value) return false;
     buffered.push(value);
     bufferEnd += value.length;
     if (bufferEnd > size) throw wrongSize(`at least ${bufferEnd}`);
     return true;
   };
+  const readToEnd = () =>
+    new Promise<void>((resolve, reject) => {
+      const timer = setTimeout(resolve, END_MILLISECONDS);
+      const read = async () => {
+        while (await readNext());
+        clearTimeout(timer);
+      };
+      read().then(resolve, reject);
+    });
   return {
     size,
     maxSliceBytes: STREAM_SLICE_BYTES,
@@ -154,7 +165,7 @@ function streamSource(input: ReadableStream<Uint8Array> | AsyncIterable<Uint8Arr
         dropBefore(start);
       }
       // Detects surplus bytes before the last byte completes the upload.
-      if (stop === size) while (await readNext());
+      if (stop === size) await readToEnd();
       const slice = async function* () {
         let at = bufferStart;
         for (const bytes of buffered) {
@@ -167,9 +178,8 @@ function streamSource(input: ReadableStream<Uint8Array> | AsyncIterable<Uint8Arr
     },
     cancel: (reason) => {
       // A Node stream has `destroy`. The iterator would end it only after the chunk that it waits for.
-      const { destroy } = input as { destroy?(): void };
-      if (destroy) destroy.call(input);
-      else Promise.resolve(reader ? reader.cancel(reason) : chunks?.return?.()).catch(() => {});
+      if ("destroy" in input) (input as unknown as { destroy(): void }).destroy();
+      else Promise.resolve("read" in chunks ? chunks.cancel(reason) : chunks.return?.()).catch(() => {});
     },
   };
 }

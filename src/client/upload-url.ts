@@ -1,4 +1,4 @@
-import type { Connection, RequestSpec } from "./connection.ts";
+import type { RequestSpec, Sender } from "./connection.ts";
 import type { ErrorCode } from "./errors.ts";
 
 /* The URLs of resumable uploads (tus 1.0.0), and how an upload is canceled by its URL. */
@@ -12,7 +12,7 @@ export const pathOf = (uploadUrl: string) => `${UPLOADS}/resumable/${uploadUrl.s
 export const GONE: ErrorCode[] = ["not_found", "upload_expired"];
 
 /** Cancels an upload by its URL. Does nothing if it no longer exists. */
-export const cancelUpload = (connection: Connection, uploadUrl: string, options?: RequestSpec): Promise<void> => {
+export const cancelUpload = (connection: Sender, uploadUrl: string, options?: RequestSpec): Promise<void> => {
   const headers = { ...TUS, ...options?.headers };
   return connection.stream(pathOf(uploadUrl), { nullCodes: GONE, ...options, method: "DELETE", headers }, () => {});
 };

@@ -1,5 +1,5 @@
 import type { Api } from "./api.ts";
-import type { CallOptions, Connection, RequestSpec } from "./connection.ts";
+import type { CallOptions, RequestSpec, Sender } from "./connection.ts";
 import { errorOf, StowageError } from "./errors.ts";
 import { orAborted } from "./retrying.ts";
 import { openSource, type Source, type UploadSource } from "./upload-source.ts";
@@ -91,23 +91,25 @@ export const hasStatus = (error: unknown, ...statuses: number[]) =>
   error instanceof StowageError && statuses.includes(error.status);
 
 /** Uploads a file. @returns its id */
-export async function uploadFile(connection: Connection, input: UploadSource, options: TransferOptions = {}) {
-  options.signal?.throwIfAborted();
-  const upload = new Upload(connection, await openSource(input, options.size), options);
-  return upload.run();
+export async function uploadFile(connection: Sender, input: UploadSource, options: TransferOptions = {}) {
+  return uploadSource(connection, await openSource(input, options.size), options);
 }
 
+/** Uploads bytes whose kind the caller knows, without the code for all others. @returns the id of the file */
+export const uploadSource = (connection: Sender, source: Source, options: TransferOptions = {}) =>
+  new Upload(connection, source, options).run();
+
 class Upload {
-  readonly #connection: Connection;
+  readonly #connection: Sender;
   readonly #file: Source;
   readonly #options: TransferOptions;
   readonly #name: string;
   readonly #storeKey: string | undefined;
-  #saved: SavedUpload = { idempotencyKey: randomKey() };
+  #saved: SavedUpload = { idempotencyKey: "" };
   /** How many bytes the next request appends. */
   #appendedBytes = MIN_APPENDED_BYTES;
 
-  constructor(connection: Connection, file: Source, options: TransferOptions) {
+  constructor(connection: Sender, file: Source, options: TransferOptions) {
     this.#connection = connection;
     this.#file = file;
     this.#options = options;
@@ -119,6 +121,7 @@ class Upload {
     const { signal, store, resumeUrl, resumableFromBytes = RESUMABLE_BYTES } = this.#options;
     const key = this.#storeKey;
     const send = async () => {
+      signal?.throwIfAborted();
       if (store && key === undefined) throw new TypeError("These bytes need a `storeKey`.");
       const earlier = key === undefined ? undefined : await store?.get(key);
       const { idempotencyKey = earlier?.idempotencyKey ?? randomKey() } = this.#options;
@@ -133,6 +136,8 @@ class Upload {
       // Rejects at once, even if the source waits for bytes.
       const id = await orAborted(send(), signal);
       if (key !== undefined) await store?.delete(key);
+      // It may have more to give, or not end.
+      this.#file.cancel?.();
       return id;
     } catch (error) {
       await this.#cleanUp(error);
@@ -145,7 +150,7 @@ class Upload {
     const { store, resumeUrl, onResumeUrl, headers } = this.#options;
     const key = this.#storeKey;
     // These are of another version of the file.
-    const isStale = error instanceof StowageError && ["file_changed", "idempotency_conflict"].includes(error.code);
+    const isStale = error instanceof StowageError && /^(file_changed|idempotency_conflict)$/.test(error.code);
     if (isStale && key !== undefined) await store?.delete(key);
     this.#file.cancel?.(error);
     const { url } = this.#saved;
@@ -178,12 +183,13 @@ class Upload {
       body.append("file", file, this.#name);
       const ownHeaders = {
         "Idempotency-Key": this.#saved.idempotencyKey,
-        ...(digest !== undefined && { "Repr-Digest": `sha-256=:${base64OfHex(digest)}:` }),
+        ...(digest && { "Repr-Digest": `sha-256=:${digest}:` }),
       };
       return this.#request("POST", UPLOADS, ownHeaders, { body, onProgress, isTransfer: true });
     };
     /** By the digest, the service finds a form that it has stored. Otherwise it rejects these bytes. */
     const findStored = (digest: string) => send(new Blob(["?"]), digest);
+    const given = sha256 && base64OfHex(sha256);
     await this.#save();
     this.#report(0);
     const retries = this.#connection.retries(this.#options);
@@ -191,7 +197,7 @@ class Upload {
     let lost: string | undefined;
     for (;;) {
       try {
-        const response = await (lost ? findStored(lost) : send(new Blob([bytes]), sha256, this.#listener(0)));
+        const response = await (lost ? findStored(lost) : send(new Blob([bytes]), given, this.#listener(0)));
         this.#report(this.#file.size);
         return response.headers.get("Location") ?? "";
       } catch (error) {
@@ -202,7 +208,7 @@ class Upload {
         if (code === "upload_timeout" || (lost && !isTransient)) return this.#sendResumable();
         await retries.wait(error);
         // Pages without a secure connection can't compute digests, and send the form again.
-        if (code === "connection_failed" && crypto.subtle) lost = sha256 ?? (await sha256Of(bytes));
+        if (code === "connection_failed" && crypto.subtle) lost = given ?? (await digestOf(bytes));
       }
     }
   }
@@ -225,7 +231,8 @@ class Upload {
               : await this.#append(url, offset);
         location = response.headers.get("Content-Location") ?? location;
         const length = Number(response.headers.get("Upload-Length") ?? size);
-        if (length !== size) throw fileChanged(length, size);
+        if (length !== size)
+          throw new StowageError("file_changed", `The upload expects ${length} bytes, and the file has ${size}.`);
         const stored = url === undefined ? 0 : Number(response.headers.get("Upload-Offset") ?? Number.NaN);
         const hasAdvanced = stored > (offset ?? -1);
         if (!hasAdvanced) throw new StowageError("connection_failed", "No bytes were stored.");
@@ -307,12 +314,9 @@ class Upload {
   }
 }
 
-const fileChanged = (length: number, size: number) =>
-  new StowageError("file_changed", `The upload expects ${length} bytes, and the file has ${size}.`);
-
-const sha256Of = async (bytes: ArrayBuffer) => hexOf(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
-const hexOf = (bytes: Uint8Array) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-const randomKey = () => hexOf(crypto.getRandomValues(new Uint8Array(16)));
 const base64OfBytes = (bytes: Iterable<number>) => btoa(String.fromCharCode(...bytes));
 const base64Of = (text: string) => base64OfBytes(new TextEncoder().encode(text));
 const base64OfHex = (hex: string) => base64OfBytes((hex.match(/../g) ?? []).map((byte) => Number.parseInt(byte, 16)));
+const digestOf = async (bytes: ArrayBuffer) =>
+  base64OfBytes(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
+const randomKey = () => base64OfBytes(crypto.getRandomValues(new Uint8Array(16)));

@@ -11,13 +11,22 @@ import { build } from "esbuild";
 const source = import.meta.dirname;
 /** Other pages load the upload element from this path, which stays the same. */
 const element = { in: join(source, "../client/element.ts"), out: "upload" };
-const recorder = { in: join(source, "../client/element-recorder.ts"), out: "upload-recorder" };
-/** The element loads its recorder from the service, whose URL it has. A script of another origin does not know its own URL. */
+const recorder = { in: join(source, "../client/element-sound.ts"), out: "upload-recorder" };
+/** The element loads its recorder, and what measures waveforms, from the service, whose URL it has. A script of another origin does not know its own URL. */
 const recorderOfService = {
   name: "recorder-of-service",
   setup({ onLoad }) {
     onLoad({ filter: /element-load\.ts$/ }, () => ({
-      contents: 'export const loadRecorder = (url) => import(url + "/assets/upload-recorder.js");',
+      contents: 'export const loadSound = (url) => import(url + "/assets/upload-recorder.js");',
+    }));
+  },
+};
+/** Leaves out the code of the client that only Node and Workers need. */
+const inBrowser = {
+  name: "in-browser",
+  setup({ onLoad }) {
+    onLoad({ filter: /client\/runtime\.ts$/ }, () => ({
+      contents: "export const isWorker = false; export const isNode = false;",
     }));
   },
 };
@@ -77,7 +86,7 @@ const ENTRIES = {
     entryPoints: ["main.tsx", "styles/console.css"],
     format: "esm",
     splitting: true,
-    plugins: [oneFirstChunk, uploadsLater],
+    plugins: [oneFirstChunk, uploadsLater, inBrowser],
   },
   share: { entryPoints: ["share.tsx", "styles/share.css"], format: "esm", splitting: true },
   reference: { entryPoints: ["reference/script.ts", "styles/reference.css"], format: "esm" },
@@ -107,7 +116,7 @@ const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) 
   ),
 );
 // As a classic script, which pages of other origins may load without CORS.
-builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [recorderOfService] }));
+builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [recorderOfService, inBrowser] }));
 builds.push(bundle([recorder], { format: "esm", entryNames: "[name]" }));
 if (hasDemo) builds.push(bundle([join(demo, "demo.js"), join(demo, "demo.css")], { entryNames: "[name]" }));
 const outputs = Object.assign({}, ...(await Promise.all(builds)).map(({ metafile }) => metafile.outputs));
