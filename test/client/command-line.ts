@@ -29,6 +29,8 @@ interface RunOptions {
   env?: Record<string, string>;
   /** Formats the output for a terminal, without one. */
   isTerminal?: boolean;
+  /** The width of that terminal. */
+  columns?: number;
   /** Asks the questions of a terminal, too, which `input` answers. */
   isAsked?: boolean;
   signal?: AbortSignal;
@@ -49,7 +51,7 @@ type Args = string | string[];
 const listOf = (args: Args): string[] => (typeof args === "string" ? args.split(" ") : args);
 
 /** A stream that collects its text. */
-function sink(isTTY: boolean) {
+function sink(isTTY: boolean, columns = 100) {
   const chunks: Buffer[] = [];
   const writable = new Writable({
     write(chunk: Buffer, _, done) {
@@ -57,7 +59,7 @@ function sink(isTTY: boolean) {
       done();
     },
   });
-  return { stream: Object.assign(writable, { isTTY, columns: 100 }), text: () => Buffer.concat(chunks).toString() };
+  return { stream: Object.assign(writable, { isTTY, columns }), text: () => Buffer.concat(chunks).toString() };
 }
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
@@ -134,10 +136,10 @@ export class Machine {
 
   /** Runs the command in this process. */
   async run(args: Args, options: RunOptions = {}): Promise<Ended> {
-    const { input = "", env = {}, isTerminal = false, isAsked = false } = options;
+    const { input = "", env = {}, isTerminal = false, isAsked = false, columns } = options;
     const { signal = new AbortController().signal } = options;
     const stdin = Object.assign(Readable.from([input]), { isTTY: isAsked });
-    const [stdout, stderr] = [sink(isTerminal), sink(isTerminal)];
+    const [stdout, stderr] = [sink(isTerminal, columns), sink(isTerminal, columns)];
     const io = {
       stdout: stdout.stream,
       stderr: stderr.stream,

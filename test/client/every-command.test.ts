@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { chmodSync, readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -160,6 +160,86 @@ test("every command that deletes, or decides about deletion, asks before, and ta
     (one) => !asking.includes(one) && !/^(mv|tag|untag|restore)$/.test(one.name),
   ))
     expect((await sent(args, "answer\nanswer\n")).deletions, name).toEqual([]);
+});
+
+/** Each command that lists: its columns on a wide terminal, and its first line in a pipe, on which scripts rely. */
+const LISTS: Record<string, { columns: string[]; line: string }> = {
+  ls: {
+    columns: ["Name", "Length", "Size", "Uploaded", "Status", "Type", "ID"],
+    line: "0193477c0a5e2b7f4d1c8e90\t2026-11-20T09:33:00.000Z\tcompleted\taudio\tpodcast/2026/Interview with Ada.mp3",
+  },
+  "trash ls": {
+    columns: ["Name", "Size", "Deleted", "Erased", "ID"],
+    line: "0193477c0a5e2b7f4d1c8e90\t2026-11-21T08:00:00.000Z\t2026-12-21T08:00:00.000Z\t482 kB\tpodcast/2026/Interview with Ada.mp3",
+  },
+  "folders ls": {
+    columns: ["Name"],
+    line: "podcast/2026",
+  },
+  uploads: {
+    columns: ["Name", "Stored", "Expires", "Began", "ID"],
+    line: "0193477c0a5e2b7f4d1c8e90\t2026-11-21T09:41:12.000Z\t168 MB of 635 MB\tinterview.wav",
+  },
+  links: {
+    columns: ["Name", "Opens as", "Expires", "Created", "ID"],
+    line: "0193477d0a5e2b7f4d1c8e91\t2026-12-20T09:33:00.000Z\tinline\tFor the press",
+  },
+  "keys ls": {
+    columns: ["Name", "Kind", "Last used", "Expires", "ID"],
+    line: "0193477be8a01f9c3ad5e7b2\tsecret\t2027-11-20T09:30:00.000Z\tWeb player",
+  },
+  "sessions ls": {
+    columns: ["Device", "Last used", "Expires", "Of", "ID"],
+    line: "0193477c4f1b6a2d8e0c3b57\tuser 0193477bf1c07e5d9a0b4c28\t2026-11-20T21:45:00.000Z\t2026-11-20T09:45:00.000Z\tMozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
+  },
+  "users ls": {
+    columns: ["Name", "Email", "Role", "ID"],
+    line: "0193477bf1c07e5d9a0b4c28\tadmin\tada@example.com\tAda Lovelace",
+  },
+  events: {
+    columns: ["Name", "Type", "Time", "By", "ID"],
+    line: "0660cfb2c9a8682e6b8a0c13\t2026-11-20T09:33:01.000Z\tuser.updated\t0193477c0a5e2b7f4d1c8e90",
+  },
+  "webhooks ls": {
+    columns: ["URL", "Health", "Types", "ID"],
+    line: "0193477c0d2b4f6e8a1c3e50\tenabled\thttps://hooks.example.com/stowage\tfile.completed,file.failed",
+  },
+  "webhooks deliveries": {
+    columns: ["Type", "Status", "Attempts", "Last", "Next", "ID"],
+    line: "065c2f1a0b3c406e8a1c3e50\tuser.updated\tsucceeded\t1 attempt",
+  },
+  "teams ls": {
+    columns: ["Name", "Status", "Files", "Size", "Created", "ID"],
+    line: "0193477be89f4d2e6b8a0000\tactive\t0 files\t0 B\tRadio Lovelace",
+  },
+  profiles: { columns: ["Name", "URL"], line: "-\thttps://stowage.example\tused" },
+};
+
+test("every command that lists prints columns that fit a terminal, and the same fields as ever to a pipe", async () => {
+  const { machine, commands } = await prepared();
+  const config = machine.write(
+    "config/stowage/config.json",
+    JSON.stringify({ url: "https://stowage.example", key: "key" }),
+  );
+  chmodSync(config, 0o600);
+  const lists = commands.filter(({ help }) => /^List /m.test(help));
+  expect(lists.map(({ name }) => name).toSorted()).toEqual(Object.keys(LISTS).toSorted());
+  for (const { name, args } of lists) {
+    const { columns: expected = [], line } = LISTS[name] ?? {};
+    expect((await machine.run(args)).stdout, name).toBe(`${line}\n`);
+    for (const columns of [200, 80, 40]) {
+      const { stdout } = await machine.run(args, { isTerminal: true, columns });
+      const [heading = "", row = "", ...others] = stdout.split("\n");
+      const titles = heading.split(/ {2,}/);
+      expect(others, name).toEqual([""]);
+      // The last columns before the ID leave first.
+      const shown =
+        titles.at(-1) === "ID" ? [...expected.slice(0, titles.length - 1), "ID"] : expected.slice(0, titles.length);
+      expect(titles, `${name}, ${columns}`).toEqual(columns === 200 ? expected : shown);
+      expect(Math.max(heading.length, row.length), `${name}, ${columns}`).toBeLessThanOrEqual(columns);
+      if (expected.at(-1) === "ID") expect(row, `${name}, ${columns}`).toMatch(/ [0-9a-f]{24}$/);
+    }
+  }
 });
 
 /** What the CLI itself sends to a terminal: progress bars, and the prompt of Node. */

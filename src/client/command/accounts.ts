@@ -24,28 +24,54 @@ import {
 } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
+import { ageOf, type Table } from "./table.ts";
 
-const KEY_WIDTHS = [24, 7, 24];
-const SESSION_WIDTHS = [24, 29, 24, 24];
-const USER_WIDTHS = [24, 6, 30];
+const isExpired = ({ expiresAt }: ApiKey) => Date.parse(expiresAt) <= Date.now();
+const kindOf = ({ isPublic }: ApiKey) => (isPublic ? "public" : "secret");
 
-/** Lists don't show tokens, which would stay in the terminal's history. */
-function printKey({ results }: Context, { key, ...rest }: ApiKey): void {
-  const { id, isPublic, expiresAt, name } = rest;
-  const remark = Date.parse(expiresAt) <= Date.now() ? ["expired"] : [];
-  results.print(rest, [id, isPublic ? "public" : "secret", expiresAt, name, ...remark], KEY_WIDTHS);
-}
+const KEYS: Table<ApiKey> = {
+  fields: (key) => [key.id, kindOf(key), key.expiresAt, key.name, ...(isExpired(key) ? ["expired"] : [])],
+  columns: [
+    ["Name", ({ name }) => name],
+    ["Kind", kindOf],
+    ["Last used", ({ lastUsedAt }) => ageOf(lastUsedAt, "never")],
+    ["Expires", (key) => (isExpired(key) ? "expired" : ageOf(key.expiresAt))],
+    ["ID", ({ id }) => id],
+  ],
+  // Lists don't show tokens, which would stay in the terminal's history.
+  json: ({ key: _, ...rest }) => rest,
+};
 
-function printSession({ results }: Context, session: Session): void {
-  const { _id, userId, createdBy, expiresAt, lastUsedAt, userAgent } = session;
-  const owner = createdBy ? `key ${createdBy.keyId}` : `user ${userId}`;
-  results.print(session, [_id, owner, expiresAt, lastUsedAt ?? "never used", userAgent ?? ""], SESSION_WIDTHS);
-}
+const ownerOf = ({ createdBy, userId }: Session) => (createdBy ? `key ${createdBy.keyId}` : `user ${userId}`);
 
-/** Nobody can use the password hash here. */
-function printUser({ results }: Context, { password, ...rest }: Omit<User, "__v">): void {
-  results.print(rest, [rest._id, rest.role, rest.email, `${rest.firstName} ${rest.lastName}`.trim()], USER_WIDTHS);
-}
+const SESSIONS: Table<Session> = {
+  fields: (session) => {
+    const { _id, expiresAt, lastUsedAt, userAgent } = session;
+    return [_id, ownerOf(session), expiresAt, lastUsedAt ?? "never used", userAgent ?? ""];
+  },
+  columns: [
+    ["Device", ({ userAgent }) => userAgent ?? "-"],
+    ["Last used", ({ lastUsedAt }) => ageOf(lastUsedAt, "never")],
+    ["Expires", ({ expiresAt }) => ageOf(expiresAt)],
+    ["Of", ownerOf],
+    ["ID", ({ _id }) => _id],
+  ],
+};
+
+type AnyUser = Omit<User, "__v">;
+const fullNameOf = ({ firstName, lastName }: AnyUser) => `${firstName} ${lastName}`.trim();
+
+const USERS: Table<AnyUser> = {
+  fields: (user) => [user._id, user.role, user.email, fullNameOf(user)],
+  columns: [
+    ["Name", (user) => fullNameOf(user) || "-"],
+    ["Email", ({ email }) => email],
+    ["Role", ({ role }) => role],
+    ["ID", ({ _id }) => _id],
+  ],
+  // Nobody can use the password hash here.
+  json: ({ password: _, ...rest }) => rest,
+};
 
 export function addAccountCommands(program: CommandUnknownOpts, define: Define): void {
   addKeyCommands(program, define);
@@ -67,8 +93,7 @@ function addKeyCommands(program: CommandUnknownOpts, define: Define): void {
       .option(...TEAM),
     { summary: "List API keys, newest first" },
     async (context, _, { limit, team: teamId }) => {
-      for await (const key of limited(limit, context.stowage.keys.list({ teamId }, context.call)))
-        printKey(context, key);
+      await context.results.printList(limited(limit, context.stowage.keys.list({ teamId }, context.call)), KEYS);
     },
   );
   define(
@@ -121,7 +146,8 @@ function addKeyCommands(program: CommandUnknownOpts, define: Define): void {
       .option("--expires <date>", `when the key expires, earlier than before (${EXPIRY_HINT})`, parseStart),
     { ids: "keys", summary: "Rename an API key, or reduce what it may do" },
     async (context, [id], { name, scopes, expires }) => {
-      printKey(context, await context.stowage.keys.update(id, { name, scopes, expiresAt: expires }, context.call));
+      const changes = { name, scopes, expiresAt: expires };
+      await context.results.printList([await context.stowage.keys.update(id, changes, context.call)], KEYS);
     },
   );
   define(
@@ -165,8 +191,7 @@ function addSessionCommands(program: CommandUnknownOpts, define: Define): void {
     sessions.command("ls", { isDefault: true }).option(...LIMIT),
     { summary: "List sessions, newest first" },
     async (context, _, { limit }) => {
-      for await (const session of limited(limit, context.stowage.sessions.list({}, context.call)))
-        printSession(context, session);
+      await context.results.printList(limited(limit, context.stowage.sessions.list({}, context.call)), SESSIONS);
     },
   );
   define(
@@ -213,7 +238,7 @@ function addUserCommands(program: CommandUnknownOpts, define: Define): void {
     { summary: "List users" },
     async (context, _, { name, email, limit }) => {
       const found = context.stowage.users.list({ name, email }, context.call);
-      for await (const user of limited(limit, found)) printUser(context, user);
+      await context.results.printList(limited(limit, found), USERS);
     },
   );
   define(
@@ -227,7 +252,7 @@ function addUserCommands(program: CommandUnknownOpts, define: Define): void {
     async (context, [email], { first, last, role }) => {
       const password = await askPassword(context);
       const user = { email, password, firstName: first, lastName: last, role };
-      printUser(context, await context.stowage.users.create(user, context.call));
+      await context.results.printList([await context.stowage.users.create(user, context.call)], USERS);
     },
   );
   define(
@@ -294,7 +319,7 @@ function addUserCommands(program: CommandUnknownOpts, define: Define): void {
       const id = await locate(given, async (known) => (await findUser(context, known))._id);
       const password = isPasswordNew ? await askPassword(context) : undefined;
       const changes = { email, password, firstName: first, lastName: last, role };
-      printUser(context, await context.stowage.users.update(id, changes, context.call));
+      await context.results.printList([await context.stowage.users.update(id, changes, context.call)], USERS);
     },
   );
   define(

@@ -1,7 +1,20 @@
 import { type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
+import type { Event } from "../index.ts";
 import { type Define, EVENT_TYPES, LIMIT, limited, parsePosition, TEAM } from "./command.ts";
+import { ageOf, type Table } from "./table.ts";
 
-const EVENT_WIDTHS = [24, 24, 17];
+const FOLLOWED_WIDTHS = [24, 24, 17];
+
+const EVENTS: Table<Event> = {
+  fields: ({ _id, createdAt, type, subject }) => [_id, createdAt, type, subject.id],
+  columns: [
+    ["Name", ({ subject }) => subject.name ?? subject.id],
+    ["Type", ({ type }) => type],
+    ["Time", ({ createdAt }) => ageOf(createdAt)],
+    ["By", ({ actor }) => actor.name ?? actor.kind],
+    ["ID", ({ _id }) => _id],
+  ],
+};
 
 export function addEventCommands(program: CommandUnknownOpts, define: Define): void {
   define(
@@ -20,13 +33,10 @@ export function addEventCommands(program: CommandUnknownOpts, define: Define): v
       const { events } = context.stowage;
       const filters = { type, teamId };
       const start = after?.includes("-") ? { createdAfter: after } : { after };
-      const found = follow
-        ? events.follow({ ...filters, after }, context.call)
-        : events.list({ ...filters, ...start }, context.call);
-      for await (const event of limited(limit, found)) {
-        const { _id, createdAt, type, subject } = event;
-        context.results.print(event, [_id, createdAt, type, subject.id], EVENT_WIDTHS);
-      }
+      if (!follow)
+        return context.results.printList(limited(limit, events.list({ ...filters, ...start }, context.call)), EVENTS);
+      for await (const event of limited(limit, events.follow({ ...filters, after }, context.call)))
+        context.results.print(event, EVENTS.fields(event), FOLLOWED_WIDTHS);
     },
   );
 }

@@ -1,4 +1,5 @@
 import { type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
+import type { StoredFile, TrashedFile } from "../index.ts";
 import {
   addGroup,
   choice,
@@ -22,9 +23,33 @@ import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { changeAll, findAll, findFile } from "./organizing.ts";
 import { formatBytes } from "./output.ts";
+import { ageOf, durationOf, sizeOf, type Table } from "./table.ts";
 
-const FILE_WIDTHS = [24, 24, 10, 8];
-const TRASH_WIDTHS = [24, 24, 24, 8];
+const typeOf = ({ fileType }: StoredFile) => fileType.replace(/ file$/, "");
+
+const FILE_TABLE: Table<StoredFile> = {
+  fields: (file) => [file._id, file.createdAt, file.status, typeOf(file), pathOf(file)],
+  columns: [
+    ["Name", pathOf],
+    ["Length", ({ durationSeconds }) => durationOf(durationSeconds), "right"],
+    ["Size", ({ size }) => sizeOf(size), "right"],
+    ["Uploaded", ({ createdAt }) => ageOf(createdAt)],
+    ["Status", ({ status }) => status],
+    ["Type", typeOf],
+    ["ID", ({ _id }) => _id],
+  ],
+};
+
+const TRASH_TABLE: Table<TrashedFile> = {
+  fields: (file) => [file._id, file.trashedAt, file.eraseAfter, formatBytes(file.size), pathOf(file)],
+  columns: [
+    ["Name", pathOf],
+    ["Size", ({ size }) => sizeOf(size), "right"],
+    ["Deleted", ({ trashedAt }) => ageOf(trashedAt)],
+    ["Erased", ({ eraseAfter }) => ageOf(eraseAfter)],
+    ["ID", ({ _id }) => _id],
+  ],
+};
 
 export function addFileCommands(program: CommandUnknownOpts, define: Define): void {
   define(
@@ -55,11 +80,7 @@ export function addFileCommands(program: CommandUnknownOpts, define: Define): vo
       if (given !== undefined && others.folder !== undefined)
         throw new Failure("usage", "Give one folder, or --under for all below it.");
       const filters = { fileType, createdAfter, createdBefore, ...others, folder: given ?? others.folder };
-      for await (const file of limited(limit, files.list(filters, context.call))) {
-        const { _id, createdAt, status, fileType } = file;
-        const texts = [_id, createdAt, status, fileType.replace(/ file$/, ""), pathOf(file)];
-        context.results.print(file, texts, FILE_WIDTHS);
-      }
+      await context.results.printList(limited(limit, files.list(filters, context.call)), FILE_TABLE);
     },
   );
   define(
@@ -103,10 +124,7 @@ export function addFileCommands(program: CommandUnknownOpts, define: Define): vo
     trash.command("ls", { isDefault: true }).option(...LIMIT),
     { summary: "List the files in the trash" },
     async (context, _, { limit }) => {
-      for await (const file of limited(limit, context.stowage.trash.list({}, context.call))) {
-        const texts = [file._id, file.trashedAt, file.eraseAfter, formatBytes(file.size), pathOf(file)];
-        context.results.print(file, texts, TRASH_WIDTHS);
-      }
+      await context.results.printList(limited(limit, context.stowage.trash.list({}, context.call)), TRASH_TABLE);
     },
   );
   define(

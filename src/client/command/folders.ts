@@ -1,8 +1,15 @@
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { addGroup, confirmDeletion, type Define, parseFolder, withDeletion } from "./command.ts";
 import type { Context } from "./context.ts";
+import type { Table } from "./table.ts";
 
 const FOLDER = ["<folder>", "such as podcast/2026", parseFolder] as const;
+
+const FOLDER_TABLE: Table<string> = {
+  fields: (folder) => [folder],
+  columns: [["Name", (folder) => folder]],
+  json: (folder) => ({ folder }),
+};
 
 /** Prints a folder that is being changed. A large one takes minutes. A deletion keeps held files. */
 function printChange(
@@ -25,8 +32,7 @@ export function addFolderCommands(program: CommandUnknownOpts, define: Define): 
     folders.command("ls", { isDefault: true }).argument("[folder]", "list the folders in this one", parseFolder),
     { summary: "List the folders directly below another, or at the top" },
     async ({ stowage, call, results }, [under]) => {
-      for await (const folder of stowage.files.folders(under ? { under } : {}, call))
-        results.print({ folder }, [folder]);
+      await results.printList(stowage.files.folders(under ? { under } : {}, call), FOLDER_TABLE);
     },
   );
   define(

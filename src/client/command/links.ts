@@ -1,8 +1,19 @@
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
+import type { Link } from "../index.ts";
 import { type Define, EXPIRY_HINT, FILE, IDS, parseCount, parseStart, removeEach, withDeletion } from "./command.ts";
 import { findFile } from "./organizing.ts";
+import { ageOf, type Table } from "./table.ts";
 
-const LINK_WIDTHS = [24, 24, 10];
+const LINK_TABLE: Table<Link> = {
+  fields: ({ _id, expiresAt, disposition, name }) => [_id, expiresAt ?? "never", disposition, name ?? ""],
+  columns: [
+    ["Name", ({ name }) => name ?? "-"],
+    ["Opens as", ({ disposition }) => disposition],
+    ["Expires", ({ expiresAt }) => ageOf(expiresAt, "never")],
+    ["Created", ({ createdAt }) => ageOf(createdAt)],
+    ["ID", ({ _id }) => _id],
+  ],
+};
 
 export function addLinkCommands(program: CommandUnknownOpts, define: Define): void {
   define(
@@ -35,10 +46,7 @@ export function addLinkCommands(program: CommandUnknownOpts, define: Define): vo
     async (context, [file]) => {
       const { id } = await findFile(context, file);
       const { links } = context.stowage;
-      for await (const link of links.list(id, context.call)) {
-        const texts = [link._id, link.expiresAt ?? "never", link.disposition, link.name ?? ""];
-        context.results.print(link, texts, LINK_WIDTHS);
-      }
+      await context.results.printList(links.list(id, context.call), LINK_TABLE);
     },
   );
   define(

@@ -6,6 +6,23 @@ import { configFile, listProfiles, readConfig, saveConfig, validateKey, validate
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { Questions } from "./questions.ts";
+import type { Table } from "./table.ts";
+
+interface Profile {
+  /** Null for the login without a name. */
+  profile: string | null;
+  url: string | undefined;
+  isUsed: boolean;
+}
+
+const PROFILES: Table<Profile> = {
+  fields: ({ profile, url, isUsed }) => [profile ?? "-", url ?? "", isUsed ? "used" : ""],
+  columns: [
+    ["Name", ({ profile }) => profile ?? "-"],
+    ["URL", ({ url }) => url ?? ""],
+    ["", ({ isUsed }) => (isUsed ? "used" : "")],
+  ],
+};
 
 interface LoginOptions {
   team?: string;
@@ -113,19 +130,16 @@ export function addLoginCommands(program: CommandUnknownOpts, define: Define): v
     { summary: "List the saved logins of this machine", examples: ["stowage profiles --json"] },
     async (context) => {
       const { io, options, results } = context;
+      const found: Profile[] = [];
       for (const profile of listProfiles(io.env)) {
         try {
           const { url } = readConfig(io.env, profile);
-          const isUsed = profile === options.profile;
-          results.print(
-            { profile: profile ?? null, url, isUsed },
-            [profile ?? "-", url ?? "", isUsed ? "used" : ""],
-            [16],
-          );
+          found.push({ profile: profile ?? null, url, isUsed: profile === options.profile });
         } catch (error) {
           await context.continueAfter(error, configFile(io.env, profile));
         }
       }
+      await results.printList(found, PROFILES);
     },
   );
   define(

@@ -1,10 +1,10 @@
 import type { Writable } from "node:stream";
+import { Layout, type Table } from "./table.ts";
+import { plain } from "./text.ts";
 
-/**
- * Removes control and format characters: a file name must not move the cursor or change colors. It keeps the joiners,
- * which Persian, Hindi, and emoji need.
- */
-export const plain = (text: string) => text.replaceAll(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu, "\ufffd");
+/** Of a longer list, a terminal shows the first items before the next ones are requested. */
+const PART_ITEMS = 100;
+const DEFAULT_COLUMNS = 80;
 
 /** JSON without raw control and format characters, for the same reason. */
 function jsonOf(row: object): string {
@@ -36,12 +36,14 @@ function alignColumns(texts: string[], widths: number[]): string {
     .trimEnd();
 }
 
+type Output = Writable & { isTTY?: boolean; columns?: number };
+
 /** Prints results to stdout: columns on a terminal, otherwise fields with tabs, or one JSON object per line. */
 export class Results {
   readonly isJson: boolean;
-  readonly #stdout: Writable & { isTTY?: boolean };
+  readonly #stdout: Output;
 
-  constructor(stdout: Writable & { isTTY?: boolean }, isJson: boolean) {
+  constructor(stdout: Output, isJson: boolean) {
     this.#stdout = stdout;
     this.isJson = isJson;
   }
@@ -51,6 +53,30 @@ export class Results {
     if (this.isJson) this.#printLine(jsonOf(row));
     else if (this.#stdout.isTTY) this.#printLine(alignColumns(texts, widths));
     else this.#printLine(texts.map(plain).join("\t"));
+  }
+
+  /** Prints a list, on a terminal with a heading. */
+  async printList<T>(items: AsyncIterable<T> | Iterable<T>, table: Table<T>): Promise<void> {
+    if (this.isJson || !this.#stdout.isTTY) {
+      for await (const item of items) this.print(table.json?.(item) ?? (item as object), table.fields(item));
+      return;
+    }
+    const layout = new Layout(table.columns, this.#stdout.columns || DEFAULT_COLUMNS);
+    let part: T[] = [];
+    const flush = () => {
+      for (const line of layout.lines(part)) this.#printLine(line);
+      part = [];
+    };
+    try {
+      for await (const item of items) {
+        part.push(item);
+        if (part.length === PART_ITEMS) flush();
+      }
+    } catch (error) {
+      if (part.length > 0) flush();
+      throw error;
+    }
+    flush();
   }
 
   /** Prints a text of several lines: as it is to a file or pipe, and without control characters to a terminal. */

@@ -1,5 +1,6 @@
 import type { Writable } from "node:stream";
-import { formatBytes, formatDuration, plain } from "./output.ts";
+import { formatBytes, formatDuration } from "./output.ts";
+import { plain } from "./text.ts";
 
 const REDRAW_MILLISECONDS = 100;
 const SPEED_WINDOW_MILLISECONDS = 5000;

@@ -2,7 +2,8 @@ import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import type { Io } from "./context.ts";
 import { Failure } from "./failures.ts";
-import { complain, plain } from "./output.ts";
+import { complain } from "./output.ts";
+import { plain } from "./text.ts";
 
 /** Asks on the terminal, hiding secret input. Without a terminal, each answer is the next line of stdin. */
 export class Questions {

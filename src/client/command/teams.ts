@@ -11,12 +11,22 @@ import {
   TEAM_STATUSES,
   withDeletion,
 } from "./command.ts";
-import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";
 import { Questions } from "./questions.ts";
+import { ageOf, sizeOf, type Table } from "./table.ts";
 
-const WIDTHS = [24, 9, 10, 10];
+const TEAMS: Table<Team> = {
+  fields: ({ _id, status, usage, name }) => [_id, status, `${usage.files} files`, formatBytes(usage.bytes), name],
+  columns: [
+    ["Name", ({ name }) => name],
+    ["Status", ({ status }) => status],
+    ["Files", ({ usage }) => usage.files.toLocaleString("en"), "right"],
+    ["Size", ({ usage }) => sizeOf(usage.bytes), "right"],
+    ["Created", ({ createdAt }) => ageOf(createdAt)],
+    ["ID", ({ _id }) => _id],
+  ],
+};
 const TEAM = ["<id>", "ID of the team"] as const;
 
 type Quota = number | "default";
@@ -35,11 +45,6 @@ const MAX_BYTES = [
   parseQuota(parseBytes),
 ] as const;
 const MAX_FILES = ["--max-files <n>", "how many files the team can store, or default", parseQuota(parseCount)] as const;
-
-function printTeam({ results }: Context, team: Team): void {
-  const { _id, status, usage, name } = team;
-  results.print(team, [_id, status, `${usage.files} files`, formatBytes(usage.bytes), name], WIDTHS);
-}
 
 function explainForbidden(error: unknown): never {
   const cause = error instanceof Failure ? error.cause : error;
@@ -63,8 +68,8 @@ export function addTeamCommands(program: CommandUnknownOpts, defineForAll: Defin
       .option(...LIMIT),
     { summary: "List teams" },
     async (context, _, { name, status, limit }) => {
-      for await (const team of limited(limit, context.stowage.teams.list({ name, status }, context.call)))
-        printTeam(context, team);
+      const found = context.stowage.teams.list({ name, status }, context.call);
+      await context.results.printList(limited(limit, found), TEAMS);
     },
   );
   define(
@@ -101,7 +106,8 @@ export function addTeamCommands(program: CommandUnknownOpts, defineForAll: Defin
       examples: ["stowage teams update 0193477be8a01f9c3ad5e7b2 --max-bytes 50GB --max-files default"],
     },
     async (context, [id], { name, ...quotas }) => {
-      printTeam(context, await context.stowage.teams.update(id, { name, ...quotasOf(quotas) }, context.call));
+      const changes = { name, ...quotasOf(quotas) };
+      await context.results.printList([await context.stowage.teams.update(id, changes, context.call)], TEAMS);
     },
   );
   for (const [verb, status, summary] of [
@@ -109,7 +115,7 @@ export function addTeamCommands(program: CommandUnknownOpts, defineForAll: Defin
     ["resume", "active", "Accept the tokens and links of a suspended team again"],
   ] as const) {
     define(teams.command(verb).argument(...TEAM), { summary }, async (context, [id]) => {
-      printTeam(context, await context.stowage.teams.update(id, { status }, context.call));
+      await context.results.printList([await context.stowage.teams.update(id, { status }, context.call)], TEAMS);
     });
   }
   define(

@@ -3,14 +3,24 @@ import { StowageError, type UnfinishedUpload } from "../index.ts";
 import { type Define, IDS, LIMIT, limited, removeEach, withDeletion } from "./command.ts";
 import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";
+import { ageOf, sizeOf, type Table } from "./table.ts";
 
 /** The bytes of a form upload are not known before it ends. */
-function storedOf({ kind, status, offset, size }: UnfinishedUpload): string {
+function storedOf({ kind, status, offset, size }: UnfinishedUpload, format: (bytes: number) => string): string {
   if (status === "canceled") return "canceled";
-  return kind === "form" ? `up to ${formatBytes(size)}` : `${formatBytes(offset)} of ${formatBytes(size)}`;
+  return kind === "form" ? `up to ${format(size)}` : `${format(offset)} of ${format(size)}`;
 }
 
-const UPLOAD_WIDTHS = [24, 24, 20];
+const UPLOADS: Table<UnfinishedUpload> = {
+  fields: (upload) => [upload._id, upload.expiresAt, storedOf(upload, formatBytes), upload.name],
+  columns: [
+    ["Name", ({ name }) => name],
+    ["Stored", (upload) => storedOf(upload, sizeOf)],
+    ["Expires", ({ expiresAt }) => ageOf(expiresAt)],
+    ["Began", ({ createdAt }) => ageOf(createdAt)],
+    ["ID", ({ _id }) => _id],
+  ],
+};
 
 export function addUnfinishedCommands(program: CommandUnknownOpts, define: Define): void {
   define(
@@ -18,10 +28,7 @@ export function addUnfinishedCommands(program: CommandUnknownOpts, define: Defin
     { summary: "List unfinished uploads, newest first", examples: ["stowage uploads --json | jq -r ._id"] },
     async (context, _, { limit }) => {
       const uploads = context.stowage.unfinishedUploads.list({}, context.call);
-      for await (const upload of limited(limit, uploads)) {
-        const { _id, name, expiresAt } = upload;
-        context.results.print(upload, [_id, expiresAt, storedOf(upload), name], UPLOAD_WIDTHS);
-      }
+      await context.results.printList(limited(limit, uploads), UPLOADS);
     },
   );
   define(

@@ -1,5 +1,5 @@
 import { type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
-import type { Webhook } from "../index.ts";
+import type { Delivery, Webhook } from "../index.ts";
 import {
   addGroup,
   choices,
@@ -14,12 +14,10 @@ import {
   withDeletion,
 } from "./command.ts";
 import { validateUrl } from "./config.ts";
-import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { listen } from "./listening.ts";
+import { ageOf, type Table } from "./table.ts";
 
-const WEBHOOK_WIDTHS = [24, 8, 40];
-const DELIVERY_WIDTHS = [24, 17, 9];
 const DELIVERY_STATUSES = ["pending", "succeeded", "failed", "failing", "waiting"] as const;
 const ID = ["<id>", "ID of the webhook"] as const;
 const DESCRIPTION = ["--description <text>", "what the webhook is for"] as const;
@@ -27,10 +25,29 @@ const DESCRIPTION = ["--description <text>", "what the webhook is for"] as const
 const typesOption = (description: string) =>
   choices("--types <list>", `event types, separated by commas${description}`, EVENT_TYPES);
 
-function printWebhook({ results }: Context, webhook: Webhook): void {
-  const { _id, status, url, types } = webhook;
-  results.print(webhook, [_id, status, url, types?.join(",") ?? "all"], WEBHOOK_WIDTHS);
-}
+const WEBHOOKS: Table<Webhook> = {
+  fields: ({ _id, status, url, types }) => [_id, status, url, types?.join(",") ?? "all"],
+  columns: [
+    ["URL", ({ url }) => url],
+    ["Health", ({ health }) => health],
+    ["Types", ({ types }) => (types === null ? "all" : types.length > 1 ? `${types.length} types` : `${types[0]}`)],
+    ["ID", ({ _id }) => _id],
+  ],
+};
+
+const DELIVERIES: Table<Delivery> = {
+  fields: ({ _id, type, status, attempts }) => {
+    return [_id, type, status, `${attempts.length} ${attempts.length === 1 ? "attempt" : "attempts"}`];
+  },
+  columns: [
+    ["Type", ({ type }) => type],
+    ["Status", ({ status }) => status],
+    ["Attempts", ({ attempts }) => String(attempts.length), "right"],
+    ["Last", ({ attempts }) => ageOf(attempts.at(-1)?.at ?? null, "-")],
+    ["Next", ({ nextAttemptAt }) => ageOf(nextAttemptAt, "-")],
+    ["ID", ({ _id }) => _id],
+  ],
+};
 
 export function addWebhookCommands(program: CommandUnknownOpts, define: Define): void {
   const webhooks = addGroup(program, "webhooks", "Manage webhooks and their deliveries.", [
@@ -43,7 +60,7 @@ export function addWebhookCommands(program: CommandUnknownOpts, define: Define):
 
 function addSetupCommands(webhooks: CommandUnknownOpts, define: Define): void {
   define(webhooks.command("ls", { isDefault: true }), { summary: "List webhooks" }, async (context) => {
-    for await (const webhook of context.stowage.webhooks.list(context.call)) printWebhook(context, webhook);
+    await context.results.printList(context.stowage.webhooks.list(context.call), WEBHOOKS);
   });
   define(
     webhooks
@@ -68,10 +85,9 @@ function addSetupCommands(webhooks: CommandUnknownOpts, define: Define): void {
     { ids: "webhooks", summary: "Edit, enable, or disable a webhook" },
     async (context, [id], { endpoint: url, types, description, enable, disable }) => {
       const status = enable ? "enabled" : disable ? "disabled" : undefined;
-      printWebhook(
-        context,
-        await context.stowage.webhooks.update(id, { url, types, description, status }, context.call),
-      );
+      const { webhooks } = context.stowage;
+      const updated = await webhooks.update(id, { url, types, description, status }, context.call);
+      await context.results.printList([updated], WEBHOOKS);
     },
   );
   define(
@@ -134,11 +150,8 @@ function addDeliveryCommands(webhooks: CommandUnknownOpts, define: Define): void
       .option(...LIMIT),
     { ids: "webhooks", summary: "List deliveries, newest first" },
     async (context, [id], { limit, status }) => {
-      for await (const delivery of limited(limit, context.stowage.webhooks.deliveries(id, { status }, context.call))) {
-        const { _id, type, status, attempts } = delivery;
-        const count = `${attempts.length} ${attempts.length === 1 ? "attempt" : "attempts"}`;
-        context.results.print(delivery, [_id, type, status, count], DELIVERY_WIDTHS);
-      }
+      const found = context.stowage.webhooks.deliveries(id, { status }, context.call);
+      await context.results.printList(limited(limit, found), DELIVERIES);
     },
   );
   define(
