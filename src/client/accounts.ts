@@ -25,7 +25,7 @@ export class Users extends Resource {
   }
 
   /** Lists the team's users, oldest first, or by name if `name` is given. */
-  list(filters: UserFilters = {}, options?: CallOptions): List<Schemas["User"]> {
+  list(filters?: UserFilters, options?: CallOptions): List<Schemas["User"]> {
     return this.connection.list("GET /auth/v1/users", { query: filters }, options);
   }
 
@@ -45,7 +45,7 @@ export class Users extends Resource {
    */
   invite(id: string, invitation?: InvitationInput & { email?: false }, options?: CallOptions): Call<Invitation>;
   invite(id: string, invitation: InvitationInput & { email: true }, options?: CallOptions): Call<SentInvitation>;
-  invite(id: string, invitation: InvitationInput = {}, options?: CallOptions): Call<Invitation | SentInvitation> {
+  invite(id: string, invitation?: InvitationInput, options?: CallOptions): Call<Invitation | SentInvitation> {
     return this.connection.json("POST /auth/v1/users/{id}/invitations", { id, body: invitation }, options);
   }
 
@@ -55,7 +55,7 @@ export class Users extends Resource {
   }
 
   /** Deletes a user with their sessions, and the API keys that they created unless `keepKeys`. Then it also disables their webhooks. */
-  delete(id: string, params: { keepKeys?: boolean | undefined } = {}, options?: VersionOptions): Call<void> {
+  delete(id: string, params?: { keepKeys?: boolean | undefined }, options?: VersionOptions): Call<void> {
     return this.connection.empty("DELETE /auth/v1/users/{id}", { id, query: params }, options);
   }
 }
@@ -68,7 +68,7 @@ export class Keys extends Resource {
   }
 
   /** Lists the team's API keys, newest first. With the operator token, `teamId` must name the team. */
-  list(filters: KeyFilters = {}, options?: CallOptions): List<Schemas["ApiKey"]> {
+  list(filters?: KeyFilters, options?: CallOptions): List<Schemas["ApiKey"]> {
     return this.connection.list("GET /auth/v1/apikeys", { query: filters }, options);
   }
 
@@ -83,7 +83,7 @@ export class Keys extends Resource {
   }
 
   /** Creates a key in its place. The old one works for `overlapSeconds` more (a day by default). @returns the new key */
-  rotate(id: string, rotation: KeyRotation = {}, options?: CallOptions): Call<Schemas["ApiKey"]> {
+  rotate(id: string, rotation?: KeyRotation, options?: CallOptions): Call<Schemas["ApiKey"]> {
     return this.connection.json("POST /auth/v1/apikeys/{id}/rotate", { id, body: rotation }, options);
   }
 
@@ -96,12 +96,12 @@ export class Keys extends Resource {
 /** The sessions of people who have logged in, and of the console. */
 export class Sessions extends Resource {
   /** Creates a session with the scopes of this client's secret key, of 12 hours unless `expiresIn` says otherwise. Its `key` is shown only now. */
-  create(session: SessionInput = {}, options?: CallOptions): Call<Schemas["ApiKey"]> {
+  create(session?: SessionInput, options?: CallOptions): Call<Schemas["ApiKey"]> {
     return this.connection.json("POST /auth/v1/sessions", { body: session }, options);
   }
 
   /** Lists the team's sessions, newest first. */
-  list(filters: SessionFilters = {}, options?: CallOptions): List<Schemas["Session"]> {
+  list(filters?: SessionFilters, options?: CallOptions): List<Schemas["Session"]> {
     return this.connection.list("GET /auth/v1/sessions", { query: filters }, options);
   }
 

@@ -68,11 +68,12 @@ interface AnyInput extends Pick<RequestSpec, "isIdempotent" | "isTransfer" | "on
   /** A body of WebVTT. All others are JSON. */
   text?: string;
   query?: object | undefined;
+  /** If it is undefined, an empty object is sent. */
   body?: object | undefined;
 }
 type Input<R extends Route> = AnyInput &
-  (Api[R]["query"] extends undefined ? { query?: undefined } : { query?: Api[R]["query"] }) &
-  (Api[R]["body"] extends undefined ? { body?: undefined } : { body: Api[R]["body"] });
+  (Api[R]["query"] extends undefined ? { query?: undefined } : { query?: Api[R]["query"] | undefined }) &
+  (Api[R]["body"] extends undefined ? { body?: undefined } : { body: Api[R]["body"] | undefined });
 
 /** Routes that respond with pages. */
 type ListRoute = { [R in Route]: Api[R]["response"] extends { data: unknown[] } | unknown[] ? R : never }[Route];
@@ -266,7 +267,7 @@ export class Connection extends Sender {
 
   list<R extends ListRoute>(route: R, input: Input<R>, options?: CallOptions): List<Item<R>> {
     const read = (next?: string): Call<Page<Item<R>>> => {
-      const filters = input.query && { limit: PAGE_ITEMS, ...(input.query as object) };
+      const filters = "query" in input ? { limit: PAGE_ITEMS, ...input.query } : undefined;
       const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
       return this.json(route, { ...input, query } as Input<R>, options, (body, response) => {
         const items = (Array.isArray(body) ? body : (body as { data?: unknown }).data) as Item<R>[];
@@ -291,9 +292,10 @@ export class Connection extends Sender {
 
   async #request<T>(
     route: string,
-    { id, query, body, text, version, headers, ...options }: AnyInput & VersionOptions,
+    input: AnyInput & VersionOptions,
     read: (response: Response) => Promise<T>,
   ): Promise<T> {
+    const { id, query, body = "body" in input ? {} : undefined, text, version, headers, ...options } = input;
     options.signal?.throwIfAborted();
     const [method = "", path = ""] = route.split(" ");
     // An empty ID would call another route.
@@ -328,6 +330,23 @@ export class Resource {
   /** @internal */
   constructor(connection: Connection) {
     this.connection = connection;
+    const methods = Object.getPrototypeOf(this);
+    if (!checked.has(methods)) rejectSurplus(methods);
+  }
+}
+
+/** The classes whose methods reject surplus arguments. */
+const checked = new WeakSet<object>();
+
+/** Makes methods reject surplus arguments: options in the wrong place would have no effect. */
+function rejectSurplus(methods: Record<string, (...args: unknown[]) => unknown>): void {
+  checked.add(methods);
+  for (const [name, { value: method }] of Object.entries(Object.getOwnPropertyDescriptors(methods))) {
+    if (name === "constructor") continue;
+    methods[name] = function (...args) {
+      if (args.length <= method.length) return method.apply(this, args);
+      throw new TypeError(`${name} takes ${method.length} arguments, not ${args.length}.`);
+    };
   }
 }
 

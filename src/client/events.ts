@@ -103,27 +103,28 @@ export class Events extends Resource {
    * Lists the team's events, newest first, or oldest first with `order: "asc"`.
    * @example const { items } = await stowage.events.list({ type: "file", limit: 20 });
    */
-  list(filters: EventFilters = {}, options?: CallOptions): List<Event> {
+  list(filters?: EventFilters, options?: CallOptions): List<Event> {
     return this.connection.list("GET /auth/v1/events", { query: filters }, options) as List<Event>;
   }
 
   /** Returns an event. The operator names the team by `teamId`. */
-  get(id: string, params: { teamId?: string | undefined } = {}, options?: CallOptions): Call<Event> {
+  get(id: string, params?: { teamId?: string | undefined }, options?: CallOptions): Call<Event> {
     const input = { id, query: params };
     return this.connection.json("GET /auth/v1/events/{id}", input, options) as Call<Event>;
   }
 
   /** Yields each new event once, or each event after `after`, the ID of an event or an instant, until the signal aborts. */
   async *follow(
-    { after, ...filters }: Pick<EventFilters, "after" | "type" | "teamId"> = {},
+    filters?: Pick<EventFilters, "after" | "type" | "teamId">,
     options?: CallOptions,
   ): AsyncGenerator<Event, void, undefined> {
-    const newest = async () => (await this.list({ teamId: filters.teamId, limit: 1 }, options)).items[0];
+    const { after, ...others } = filters ?? {};
+    const newest = async () => (await this.list({ teamId: others.teamId, limit: 1 }, options)).items[0];
     let last = after ?? (await newest())?._id;
     for (let delay = MIN_POLL_MILLISECONDS; ; delay = Math.min(delay * 1.5, MAX_POLL_MILLISECONDS)) {
       // IDs have no hyphens.
       const start = last?.includes("-") ? { createdAfter: last } : { after: last };
-      for await (const event of this.list({ ...filters, order: "asc", ...start }, options)) {
+      for await (const event of this.list({ ...others, order: "asc", ...start }, options)) {
         last = event._id;
         delay = MIN_POLL_MILLISECONDS;
         yield event;

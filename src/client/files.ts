@@ -40,12 +40,12 @@ export class Files extends Resource {
   }
 
   /** Creates a token with which a web page uploads a few files. Default: one file, for an hour. */
-  createUploadToken(token: UploadTokenInput = {}, options?: CallOptions): Call<Schemas["UploadToken"]> {
+  createUploadToken(token?: UploadTokenInput, options?: CallOptions): Call<Schemas["UploadToken"]> {
     return this.connection.json("POST /docs/v1/uploadtokens", { body: token, isIdempotent: true }, options);
   }
 
   /** Lists the team's files. Default order: newest first, or by name if `name` or `search` is given. */
-  list(filters: FileFilters = {}, options?: CallOptions): List<Schemas["File"]> {
+  list(filters?: FileFilters, options?: CallOptions): List<Schemas["File"]> {
     return this.connection.list("GET /docs/v1/uploads", { query: filters }, options);
   }
 
@@ -70,7 +70,7 @@ export class Files extends Resource {
   }
 
   /** Returns a signed URL, which opens the file without a token. It expires in `expiresIn` seconds; default 3600. */
-  createSignedUrl(id: string, params: { expiresIn?: number | undefined } = {}, options?: CallOptions): Call<string> {
+  createSignedUrl(id: string, params?: { expiresIn?: number | undefined }, options?: CallOptions): Call<string> {
     const input = { id, query: params };
     return this.connection.json("GET /docs/v1/uploads/{id}", input, options, ({ signedUrl }) => signedUrl);
   }
@@ -79,7 +79,8 @@ export class Files extends Resource {
    * Returns a response whose body is the file, starting at byte `from`. Reading it fails if no bytes arrive for two minutes.
    * @example const response = await stowage.files.download(id, { from: 100 });
    */
-  download(id: string, { from = 0 }: { from?: number } = {}, options?: CallOptions): Call<Response> {
+  download(id: string, range?: { from?: number }, options?: CallOptions): Call<Response> {
+    const from = range?.from ?? 0;
     const headers = from > 0 ? { Range: `bytes=${from}-` } : undefined;
     return callOf(async (onResponse) => {
       const url = await this.createSignedUrl(id, {}, options);
@@ -101,12 +102,12 @@ export class Files extends Resource {
   }
 
   /** Lists the folders directly below `under`, or the top-level folders, as full paths. */
-  folders(filters: FolderFilters = {}, options?: CallOptions): List<string> {
+  folders(filters?: FolderFilters, options?: CallOptions): List<string> {
     return this.connection.list("GET /docs/v1/folders", { query: filters }, options);
   }
 
   /** Lists the tags of the team's files, by name. For a contributor, those of the own files. */
-  tags(filters: TagFilters = {}, options?: CallOptions): List<Schemas["Tag"]> {
+  tags(filters?: TagFilters, options?: CallOptions): List<Schemas["Tag"]> {
     return this.connection.list("GET /docs/v1/tags", { query: filters }, options);
   }
 
@@ -158,7 +159,7 @@ export class Files extends Resource {
   setTranscript(
     id: string,
     vtt: string,
-    params: { language?: string | undefined } = {},
+    params?: { language?: string | undefined },
     options?: CallOptions,
   ): Call<Schemas["Transcript"]> {
     const input = { id, query: params, text: vtt, isTransfer: true };
@@ -179,7 +180,7 @@ export class Files extends Resource {
   }
 
   /** Deletes a file: moves it to the trash, if the service has one. With `permanent`, erases it, also from the trash. */
-  delete(id: string, params: { permanent?: boolean | undefined } = {}, options?: CallOptions): Call<void> {
+  delete(id: string, params?: { permanent?: boolean | undefined }, options?: CallOptions): Call<void> {
     return this.connection.empty("DELETE /docs/v1/uploads/{id}", { id, query: params }, options);
   }
 

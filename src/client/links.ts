@@ -7,7 +7,7 @@ export type LinkInput = Api["POST /docs/v1/uploads/{id}/links"]["body"];
 /** Download links, which work without a token until they expire or you delete them. */
 export class Links extends Resource {
   /** Creates a link. Only this response contains its `url`. */
-  create(fileId: string, link: LinkInput = {}, options?: CallOptions): Call<Schemas["NewLink"]> {
+  create(fileId: string, link?: LinkInput, options?: CallOptions): Call<Schemas["NewLink"]> {
     return this.connection.json("POST /docs/v1/uploads/{id}/links", { id: fileId, body: link }, options);
   }
 

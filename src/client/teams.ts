@@ -15,7 +15,7 @@ export class Teams extends Resource {
   }
 
   /** Lists teams, newest first, or by name if `name` is given. */
-  list(filters: TeamFilters = {}, options?: CallOptions): List<Schemas["Team"]> {
+  list(filters?: TeamFilters, options?: CallOptions): List<Schemas["Team"]> {
     return this.connection.list("GET /auth/v1/teams", { query: filters }, options);
   }
 

@@ -7,7 +7,7 @@ export type TrashFilters = Filters<"GET /docs/v1/trash">;
 /** The deleted files that can be restored. Empty if the service has no trash. */
 export class Trash extends Resource {
   /** Lists the files in the trash, the latest uploads first. */
-  list(filters: TrashFilters = {}, options?: CallOptions): List<Schemas["TrashedFile"]> {
+  list(filters?: TrashFilters, options?: CallOptions): List<Schemas["TrashedFile"]> {
     return this.connection.list("GET /docs/v1/trash", { query: filters }, options);
   }
 

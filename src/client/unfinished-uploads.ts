@@ -8,7 +8,7 @@ export type UnfinishedUploadFilters = Filters<"GET /docs/v1/uploads/resumable">;
 /** Unfinished uploads. Each counts against the storage quota until it is finished, canceled, or expired. */
 export class UnfinishedUploads extends Resource {
   /** Lists the uploads that hold quota and are not files yet, newest first: also form uploads, and canceled ones until their bytes are gone. */
-  list(filters: UnfinishedUploadFilters = {}, options?: CallOptions): List<Schemas["UnfinishedUpload"]> {
+  list(filters?: UnfinishedUploadFilters, options?: CallOptions): List<Schemas["UnfinishedUpload"]> {
     return this.connection.list("GET /docs/v1/uploads/resumable", { query: filters }, options);
   }
 

@@ -47,10 +47,10 @@ export class Webhooks extends Resource {
    */
   rotateSecret(
     id: string,
-    params: { revokeOld?: boolean | undefined } = {},
+    params?: { revokeOld?: boolean | undefined },
     options?: CallOptions,
   ): Call<Schemas["NewWebhook"]> {
-    const input = { id, body: params, isIdempotent: !params.revokeOld };
+    const input = { id, body: params, isIdempotent: !params?.revokeOld };
     return this.connection.json("POST /auth/v1/webhooks/{id}/secret", input, options);
   }
 
@@ -60,7 +60,7 @@ export class Webhooks extends Resource {
   }
 
   /** Lists the webhook's deliveries, newest first. */
-  deliveries(id: string, filters: DeliveryFilters = {}, options?: CallOptions): List<Delivery> {
+  deliveries(id: string, filters?: DeliveryFilters, options?: CallOptions): List<Delivery> {
     const input = { id, query: filters };
     return this.connection.list("GET /auth/v1/webhooks/{id}/deliveries", input, options) as List<Delivery>;
   }

@@ -120,6 +120,15 @@ describe("files", () => {
     await expect(other.files.getTranscript(id)).rejects.toMatchObject({ code: "token_invalid" });
   });
 
+  test("rejects surplus arguments, which would have no effect", () => {
+    const stowage = new Stowage({ url, key: null });
+    for (const [name, call] of methodsOf(stowage))
+      expect(() => call(...Array(9).fill("a")), name).toThrow(new RegExp(`^${name} takes [1-4] arguments, not 9`));
+    // Such as an item with its index and its list.
+    const get = stowage.files.get.bind(stowage.files) as (...args: unknown[]) => unknown;
+    expect(() => ["a"].map(get)).toThrow("get takes 2 arguments, not 3.");
+  });
+
   test("takes options last, also of a transcript, a session and an invitation", async () => {
     const { stowage, requests } = await scripted(json(200, { data: { _id: "1" } }));
     const options = { headers: { "X-Test": "options" } };

@@ -1,18 +1,19 @@
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
-import { link, lstat, mkdir, open, rename, stat, unlink } from "node:fs/promises";
+import { lstat, mkdir, open, rm, stat, unlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import type { FileMetadata } from "../index.ts";
-import { type Define, FILES, parseFolder, parseParallel, pathOf } from "./command.ts";
+import { confirmDeletion, type Define, FILES, parseFolder, parseParallel, pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
-import { digestOf } from "./local-files.ts";
-import { findFile } from "./organizing.ts";
-import { localNameOf, type Place, placesOf } from "./places.ts";
+import { digestOf, findFiles } from "./local-files.ts";
+import { findFile, type Named } from "./organizing.ts";
+import { alreadyExists, localFolderOf, localNameOf, moveInPlace, type Place, placesOf } from "./places.ts";
 import type { Progress } from "./progress.ts";
+import { TRANSCRIPTS, transcriptPathOf, writeTranscript } from "./transcript-files.ts";
 
 const sizeOf = async (path: string): Promise<number | undefined> => (await stat(path).catch(() => undefined))?.size;
 const isFolder = async (cwd: string, path: string): Promise<boolean> =>
@@ -69,6 +70,10 @@ interface GetOptions {
   output?: string;
   folder?: string;
   force?: boolean;
+  transcripts?: boolean;
+  delete?: boolean;
+  yes?: boolean;
+  dryRun?: boolean;
   parallel: number;
 }
 
@@ -88,7 +93,7 @@ async function stream({ context, file, target, signal, onProgress }: Download, f
   try {
     const response = await context.stowage.files.download(file._id, { from }, { signal });
     if (from > 0 && response.status !== 206)
-      throw new Failure("failed", `${file._id}: the server ignored the requested range.`);
+      throw new Failure("failed", `${file._id}: the server ignored the requested range.`, { subject: file._id });
     let doneBytes = from;
     const counter = new Transform({
       transform(chunk: Buffer, _, done) {
@@ -107,7 +112,7 @@ async function stream({ context, file, target, signal, onProgress }: Download, f
 /** Resumes after each disconnect, as long as each attempt brings some bytes. */
 async function download(run: Download): Promise<void> {
   const { file, target, signal } = run;
-  const broken = new Failure("unreachable", `${file._id}: the connection was lost.`);
+  const broken = new Failure("unreachable", `${file._id}: the connection was lost.`, { subject: file._id });
   let from = await target.size();
   while (from < file.size) {
     const before = from;
@@ -126,28 +131,12 @@ async function download(run: Download): Promise<void> {
   }
 }
 
-/** Renames the finished file. Replaces an existing one only if `isForced`. */
-async function place(partial: string, path: string, name: string, isForced: boolean): Promise<void> {
-  if (isForced) return rename(partial, path);
-  try {
-    // Unlike rename, link fails if a file with this name has appeared in the meantime.
-    await link(partial, path);
-    await unlink(partial);
-  } catch (error) {
-    const { code = "" } = error as NodeJS.ErrnoException;
-    if (code === "EEXIST")
-      throw new Failure("failed", `${name} already exists. Choose another name with -o, or add --force.`);
-    // Some file systems have no links.
-    if (!["EPERM", "ENOTSUP", "ENOSYS", "EOPNOTSUPP", "EMLINK"].includes(code)) throw error;
-    await rename(partial, path);
-  }
-}
-
 /** Compares the digest. The service knows that of a large file once it has processed it. @throws `altered` */
 async function check(context: Context, file: FileMetadata, digest: string): Promise<void> {
   const { sha256 } = file.sha256 === null ? await context.stowage.files.get(file._id, context.call) : file;
   if (sha256 === null) context.above(() => context.complain(`${file._id}: checksum unknown until it is processed.`));
-  else if (digest !== sha256) throw new Failure("altered", `${file._id}: checksum mismatch. Download it again.`);
+  else if (digest !== sha256)
+    throw new Failure("altered", `${file._id}: checksum mismatch. Download it again.`, { subject: file._id });
 }
 
 async function getOne(
@@ -155,7 +144,7 @@ async function getOne(
   progress: Progress,
   file: FileMetadata,
   { path: name, expected }: Place,
-  force: boolean,
+  { force = false, dryRun = false }: GetOptions,
   signal: AbortSignal,
 ): Promise<void> {
   const { io, results } = context;
@@ -163,13 +152,15 @@ async function getOne(
   const renamedFrom = name === expected ? null : pathOf(file);
   const row = { id: file._id, path: name, size: file.size, sha256: file.sha256, renamedFrom };
   const texts = [name, ...(renamedFrom === null ? [] : [`renamed from ${renamedFrom}`])];
-  const present = force ? undefined : await sizeOf(path);
+  const present = await sizeOf(path);
   if (present !== undefined) {
     if (present === file.size && file.sha256 !== null && (await digestOf(path, signal)) === file.sha256) {
       return context.above(() => results.print({ ...row, skipped: true }, [...texts, "already there"]));
     }
-    throw new Failure("failed", `${name} already exists. Choose another name with -o, or add --force.`);
+    if (!force) throw alreadyExists(name);
   }
+  if (dryRun)
+    return context.above(() => results.print({ ...row, skipped: false, download: true }, [...texts, "would download"]));
   await mkdir(dirname(path), { recursive: true }).catch(failureAbout(dirname(name)));
   const suffix = `.${file._id}.part`;
   const partial = path + suffix;
@@ -190,7 +181,7 @@ async function getOne(
     if (error instanceof Failure) await unlink(partial);
     throw error;
   });
-  await place(partial, path, name, force);
+  await moveInPlace(partial, path, name, force);
   context.above(() => results.print({ ...row, skipped: false }, texts));
 }
 
@@ -198,28 +189,83 @@ async function get(context: Context, [given]: [string[]], options: GetOptions): 
   const { folder, output } = options;
   if ((folder === undefined) === (given.length === 0))
     throw new Failure("usage", "Give IDs or paths, or a folder with --folder.");
-  if (folder === undefined) return getAll(context, given, options);
+  if (folder === undefined) {
+    if (options.delete || options.dryRun) throw new Failure("usage", "--delete and --dry-run go with --folder.");
+    await getAll(context, given, options);
+    return;
+  }
   if (output === "-") throw new Failure("usage", "A folder can't be written to stdout.");
+  if (options.delete && folder === "")
+    throw new Failure("usage", "--delete would apply to all files of this folder. Name a folder of the service.");
   const files = await context.stowage.files.list({ under: folder }, context.call).toArray();
   if (files.length === 0) throw new Failure("not_found", `The folder ${folder} has no files.`, { subject: folder });
-  const places = await placesOf(context.io.cwd, files, folder, output);
-  await getAll(context, [...places.keys()], { ...options, output: "." }, places);
+  const places = await placesOf(context.io.cwd, files, folder, output ?? ".", options.dryRun === true);
+  const transcripts = await getAll(context, [...places.keys()], { ...options, output: "." }, places);
+  if (!options.delete) return;
+  // A file that failed could be one that would be deleted.
+  if (context.exitCode !== 0) return context.notify("Deleted nothing, because not everything was received.");
+  const kept = [...places.values()].map(({ path }) => path);
+  await deleteSurplus(context, localFolderOf(folder, output ?? "."), [...kept, ...transcripts], options);
 }
 
+/** A download that was interrupted. The next run continues it. */
+const PARTIAL = /\.[0-9a-f]{24}\.part$/;
+
+/** Deletes the files of a folder of this machine that the service lacks, except what `upload` and `sync` skip. */
+async function deleteSurplus(context: Context, folder: string, kept: string[], options: GetOptions): Promise<void> {
+  const { io, signal, results } = context;
+  if (options.dryRun && !(await isFolder(io.cwd, folder))) return;
+  const failures: Failure[] = [];
+  const onFailure = (failure: Failure) => failures.push(failure);
+  const found = await findFiles([folder], { cwd: io.cwd, signal, exclude: [], onSkip: () => {}, onFailure });
+  for (const failure of failures) context.fail(failure);
+  // Some file systems ignore case, or compose characters: one file can have several paths.
+  const keyOf = async (path: string) => {
+    const { dev, ino } = await stat(resolve(io.cwd, path), { bigint: true });
+    return `${dev}:${ino}`;
+  };
+  const keptKeys = new Set<string>();
+  for (const path of [...kept, ...(options.transcripts ? [] : kept.map(transcriptPathOf))])
+    await keyOf(path).then(
+      (key) => keptKeys.add(key),
+      () => {},
+    );
+  const surplus: Named[] = [];
+  for (const { path, label } of found)
+    if (!PARTIAL.test(path) && !keptKeys.has(await keyOf(path))) surplus.push({ id: path, label });
+  const row = (path: string, isPlanned: boolean) => ({ path, ...(isPlanned ? { delete: true } : { deleted: true }) });
+  if (options.dryRun) {
+    for (const { label } of surplus) results.print(row(label, true), [label, "would delete"]);
+    return;
+  }
+  const words = { verb: "Delete", noun: "file", done: "deleted" };
+  if (!(await confirmDeletion(context, surplus, words, options, " They are on this machine."))) return;
+  for (const { id: path, label } of surplus) {
+    try {
+      await rm(path);
+      results.print(row(label, false), [label, words.done]);
+    } catch (error) {
+      await context.continueAfter(error, label);
+    }
+  }
+}
+
+/** @returns the transcripts on this machine that belong to the files */
 async function getAll(
   context: Context,
   ids: string[],
   options: GetOptions,
   places?: Map<string, Place>,
-): Promise<void> {
+): Promise<string[]> {
   const { io, signal } = context;
-  const { output, force = false } = options;
+  const { output, force = false, dryRun = false } = options;
+  if (output === "-" && options.transcripts) throw new Failure("usage", "--transcripts needs files, not stdout.");
   const hasMany = ids.length > 1;
   if (output === "-" && io.stdout.isTTY && !force)
     throw new Failure("usage", "Files can garble a terminal. Redirect stdout, or add --force.");
   const isIntoFolder = output === undefined || output === "-" || (await isFolder(io.cwd, output));
   if (hasMany && !isIntoFolder && (await sizeOf(resolve(io.cwd, output))) !== undefined)
-    throw new Failure("usage", `${output} is not a folder, and can't hold several files.`);
+    throw new Failure("usage", `${output} is not a folder, and can't hold several files.`, { subject: output });
   const find = async (given: string) => {
     const { id, label } = await findFile(context, given);
     return context.stowage.files.get(id, { signal }).catch(failureAbout(label));
@@ -231,8 +277,18 @@ async function getAll(
       await download({ context, file, target, signal, onProgress: () => {} });
       await check(context, file, target.sha256());
     }
-    return;
+    return [];
   }
+  const taken = new Set([...(places?.values() ?? [])].map(({ path }) => path));
+  const transcripts: string[] = [];
+  const getTranscript = async (file: FileMetadata, path: string) => {
+    const name = transcriptPathOf(path);
+    if (!file.transcript) return;
+    if (taken.has(name)) throw new Failure("failed", `${name}: several files would have this name.`, { subject: name });
+    taken.add(name);
+    transcripts.push(name);
+    await writeTranscript(context, file, name, { isForced: force, isPlanned: dryRun });
+  };
   const stop = new AbortController();
   const progress = context.startProgress();
   const queue = new Set(ids).values();
@@ -245,14 +301,9 @@ async function getAll(
         const file = await find(id);
         // Several files go into a folder, which need not exist.
         const into = hasMany && !isIntoFolder ? `${output}/` : output;
-        await getOne(
-          context,
-          progress,
-          file,
-          places?.get(id) ?? (await destinationOf(io.cwd, into, file)),
-          force,
-          either,
-        );
+        const place = places?.get(id) ?? (await destinationOf(io.cwd, into, file));
+        await getOne(context, progress, file, place, options, either);
+        if (options.transcripts) await getTranscript(file, place.path);
       } catch (error) {
         // A failure that the others would meet, too, stops them. A repeated command resumes them.
         if (!either.aborted) await context.continueAfter(error, id).catch((fatal) => stop.abort(fatal));
@@ -262,6 +313,7 @@ async function getAll(
   await Promise.all(Array.from({ length: options.parallel }, work)).finally(() => progress.close());
   signal.throwIfAborted();
   stop.signal.throwIfAborted();
+  return transcripts;
 }
 
 export function addGetCommand(program: CommandUnknownOpts, define: Define): void {
@@ -271,7 +323,11 @@ export function addGetCommand(program: CommandUnknownOpts, define: Define): void
       .argument("[files...]", FILES[1])
       .option("--folder <folder>", "all files in this folder and below it", parseFolder)
       .option("-o, --output <path>", "file or folder to write to, which is created, or - for stdout")
-      .option("--force", "replace an existing file")
+      .option("--force", "replace existing files that differ")
+      .option(...TRANSCRIPTS)
+      .option("--delete", "delete files of the folder from this machine that the service lacks")
+      .option("--yes", "do not ask before deleting")
+      .option("--dry-run", "show what would be downloaded and deleted, with --folder")
       .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL),
     {
       ids: "files",
@@ -280,6 +336,7 @@ export function addGetCommand(program: CommandUnknownOpts, define: Define): void
         "stowage get 0193477c0a5e2b7f4d1c8e90",
         "stowage get podcast/a.mp3 -o - | ffprobe -",
         "stowage get --folder podcast/2026 -o archive/",
+        "stowage get --folder podcast/2026 --force --delete --dry-run",
       ],
       isResumable: true,
     },

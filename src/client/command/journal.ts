@@ -81,6 +81,7 @@ export class Journal {
       throw new Failure(
         "failed",
         `${message} Uploads keep a journal there: set ${STATE_VARIABLE} to a writable folder.`,
+        { cause: error, subject: folder },
       );
     }
     this.#compact();

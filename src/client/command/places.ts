@@ -1,4 +1,4 @@
-import { lstat, mkdir } from "node:fs/promises";
+import { link, lstat, mkdir, rename, unlink } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import type { StoredFile } from "../index.ts";
 import { Failure } from "./failures.ts";
@@ -28,17 +28,25 @@ export interface Place {
   expected: string;
 }
 
-/** Creates a folder below `output`. Never follows a link, which could lead out of it. @returns its path */
-async function makeFolder(cwd: string, output: string, names: string[]): Promise<string> {
+/** Creates a folder below `output` unless `isPlanned`. Never follows a link, which could lead out of it. @returns its path */
+async function makeFolder(cwd: string, output: string, names: string[], isPlanned: boolean): Promise<string> {
   let path = output;
   for (const name of names) {
     path = join(path, localNameOf(name));
     const found = await lstat(resolve(cwd, path)).catch(() => undefined);
-    if (found && !found.isDirectory()) throw new Failure("failed", `${path} is not a folder. Remove it.`);
+    if (found && !found.isDirectory())
+      throw new Failure("failed", `${path} is not a folder. Remove it.`, { subject: path });
   }
-  await mkdir(resolve(cwd, path), { recursive: true });
+  if (!isPlanned) await mkdir(resolve(cwd, path), { recursive: true });
   return path;
 }
+
+/** The length of the path above the last folder, whose name is the first one on this machine. */
+const aboveOf = (root: string): number => root.lastIndexOf("/") + 1;
+
+/** Where a download puts a folder of the service. */
+export const localFolderOf = (root: string, output: string): string =>
+  join(output, localNameOf(root.slice(aboveOf(root))));
 
 /**
  * Chooses where to write the files of a folder: below its name, as `upload` took them. Of files with one name in one
@@ -48,14 +56,15 @@ export async function placesOf(
   cwd: string,
   files: StoredFile[],
   root: string,
-  output = ".",
+  output: string,
+  isPlanned: boolean,
 ): Promise<Map<string, Place>> {
-  const above = root.lastIndexOf("/") + 1;
+  const above = aboveOf(root);
   const places = new Map<string, Place>();
   const taken = new Set<string>();
   for (const file of files) {
     const folder = file.folder.slice(above);
-    const folderPath = await makeFolder(cwd, output, folder.split("/").filter(Boolean));
+    const folderPath = await makeFolder(cwd, output, folder.split("/").filter(Boolean), isPlanned);
     const local = localNamesOf(file).map((name) => join(folderPath, name));
     // Some file systems ignore case.
     const path = local.find((one) => !taken.has(one.toLowerCase())) ?? "";
@@ -63,4 +72,23 @@ export async function placesOf(
     places.set(file._id, { path, expected: join(output, folder, file.name) });
   }
   return places;
+}
+
+export const alreadyExists = (name: string): Failure =>
+  new Failure("failed", `${name} already exists. Choose another name with -o, or add --force.`);
+
+/** Renames the finished file. Replaces an existing one only if `isForced`. */
+export async function moveInPlace(partial: string, path: string, name: string, isForced: boolean): Promise<void> {
+  if (isForced) return rename(partial, path);
+  try {
+    // Unlike rename, link fails if a file with this name has appeared in the meantime.
+    await link(partial, path);
+    await unlink(partial);
+  } catch (error) {
+    const { code = "" } = error as NodeJS.ErrnoException;
+    if (code === "EEXIST") throw alreadyExists(name);
+    // Some file systems have no links.
+    if (!["EPERM", "ENOTSUP", "ENOSYS", "EOPNOTSUPP", "EMLINK"].includes(code)) throw error;
+    await rename(partial, path);
+  }
 }

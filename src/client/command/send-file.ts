@@ -101,7 +101,7 @@ export async function findSame(run: Run, file: LocalFile): Promise<Sent | undefi
 
 /** Sends a file, unless an earlier or parallel run has sent it. Resumes what an earlier run has started. */
 export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
-  if (file.size === 0) throw new Failure("failed", `${file.label} is empty (0 bytes).`);
+  if (file.size === 0) throw new Failure("failed", `${file.label} is empty (0 bytes).`, { subject: file.label });
   const { context, journal } = run;
   if (file.size < RESUMABLE_BYTES) return sendOnce(run, file);
   await journal.claim(file, run.signal, (pid) =>

@@ -21,7 +21,7 @@ export async function withStdinFile(
   try {
     await pipeline(stdin, createWriteStream(path, { mode: 0o600 }), { signal }).catch(failureAbout("stdin"));
     const { size, mtimeMs } = await stat(path);
-    if (size === 0) throw new Failure("failed", "stdin is empty (0 bytes).");
+    if (size === 0) throw new Failure("failed", "stdin is empty (0 bytes).", { subject: "stdin" });
     await use({ path, size, changedAt: mtimeMs, label: "-", folder: "" }, await digestOf(path, signal));
   } finally {
     await rm(folder, { recursive: true, force: true });

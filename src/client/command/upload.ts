@@ -22,6 +22,7 @@ import { changeAll, planDeletion } from "./organizing.ts";
 import { findSame, isAltered, placeIn, propertiesOf, type Run, type Sent, sendFile } from "./send-file.ts";
 import { withStdinFile } from "./stdin.ts";
 import { distinct, findSurplus, listStored, matchRenamed } from "./syncing.ts";
+import { pairTranscripts, sendTranscript, TRANSCRIPTS } from "./transcript-files.ts";
 
 const DEFAULT_PARALLEL = 8;
 const SKIPPED = "Hidden and empty files in folders are skipped, and links are not followed.";
@@ -40,6 +41,7 @@ interface UploadCommandOptions {
   reference?: string;
   metadata?: Record<string, unknown>;
   exclude?: RegExp[];
+  transcripts?: boolean;
 }
 
 interface SyncOptions extends UploadCommandOptions {
@@ -151,7 +153,10 @@ async function send(context: Context, paths: string[], options: SyncOptions, isS
   const caller = await me;
   const roots = paths.map((path) => [properties.folder, storedFolderOf(io.cwd, path)].filter(Boolean).join("/"));
   const stored = isSync ? await listStored(stowage, roots, signal) : undefined;
-  const files = stored ? matchRenamed(found, stored, placeOf, properties.folder) : found;
+  const { files: paired, transcripts } = options.transcripts
+    ? pairTranscripts(found)
+    : { files: found, transcripts: new Map<string, LocalFile>() };
+  const files = stored ? matchRenamed(paired, stored, placeOf, properties.folder) : paired;
   const journal = new Journal(stateFolder(io.env), `${stowage.url}\n${caller.teamId}`);
   const progress = context.startProgress(files.reduce((sum, { size }) => sum + size, 0));
   const run: Run = { context, journal, progress, properties, signal, stored };
@@ -175,6 +180,8 @@ async function send(context: Context, paths: string[], options: SyncOptions, isS
         const problem = await report(run, file, sent, options.wait);
         if (problem) tally.failures.push(problem);
         else tally.count(sent.isSkipped ? "already sent" : "uploaded");
+        const transcript = transcripts.get(file.path);
+        if (transcript) await sendTranscript(context, sent.id, transcript, signal, options.dryRun);
       } catch (error) {
         if (!signal.aborted) tally.addError(error, file);
       }
@@ -191,7 +198,13 @@ async function send(context: Context, paths: string[], options: SyncOptions, isS
     // A file that can't be read could be one that would be deleted.
     if (tally.failures.length > 0) context.notify("Deleted nothing, because not everything was sent.");
     else {
-      const surplus = findSurplus(stored, { local: files.map(placeOf), sentPaths, skipped, roots, exclude });
+      const surplus = findSurplus(stored, {
+        local: [...files, ...transcripts.values()].map(placeOf),
+        sentPaths,
+        skipped,
+        roots,
+        exclude,
+      });
       if (options.dryRun) tally.count("to delete", await planDeletion(context, surplus));
       else if (surplus.length > 0) {
         const words = { verb: "Delete", noun: "file", done: "deleted" };
@@ -286,6 +299,7 @@ const withOptions = <A extends unknown[], O extends OptionValues, G extends Opti
     .option("--tag <tags>", "tags of the files, separated by commas; can be repeated", collectList)
     .option("--metadata <json>", 'your own fields, such as {"season":2}', parseObject)
     .option("--exclude <pattern>", "leave out names or paths such as *.tmp or drafts/; can be repeated", parsePattern)
+    .option(...TRANSCRIPTS)
     .option("--wait", "wait until each file is processed, and report failures");
 
 export function addUploadCommands(program: CommandUnknownOpts, define: Define): void {
