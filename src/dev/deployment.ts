@@ -1,12 +1,12 @@
 import { existsSync, linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { StowageError } from "../client/index.ts";
 import { type DeployConfig, describeDrift, findConfigProblems, readDeployConfig } from "./check-deploy.ts";
 import { addEnvironment, environmentsIn, linesOfEnvironment, setRegion } from "./environment.ts";
 import { ensureFirstKey, newSecrets } from "./first-start.ts";
 import { describePlacement, isReplaceable, locationOf, REGIONS } from "./placement.ts";
-import { Refusal } from "./refusal.ts";
-import { createClient } from "./service-client.ts";
+import { messageOf, Refusal } from "./refusal.ts";
 import type { Wrangler, WranglerResult } from "./wrangler.ts";
 
 /*
@@ -371,11 +371,10 @@ async function upload(run: Wrangler, secretsFile: string | null, linkHost: unkno
 }
 
 async function waitUntilHealthy({ fetch, sleep }: Machine, url: string): Promise<void> {
-  const client = createClient(url, null, { fetch });
   let problem = "";
   for (let waited = 0; waited < START_MILLISECONDS; waited += POLL_MILLISECONDS) {
     try {
-      const response = await client.send("GET", "/health");
+      const response = await fetch(new URL("/health", url), { redirect: "error" });
       if (response.ok) return;
       problem = `${response.status} ${await response.text()}`;
     } catch (error) {
@@ -399,7 +398,9 @@ async function printAccess(
     return;
   }
   const { OPERATOR_TOKEN } = JSON.parse(readFileSync(secretsFile, "utf8"));
-  const { key, teamId } = await ensureFirstKey(url, OPERATOR_TOKEN, folder, fetch);
+  const { key, teamId } = await ensureFirstKey(url, OPERATOR_TOKEN, folder, fetch).catch((error: unknown) => {
+    throw error instanceof StowageError ? failure("Creating the first key", messageOf(error)) : error;
+  });
   print(`Your secret key: ${key}\nTeam ID: ${teamId}\nOperator token: OPERATOR_TOKEN in ${secretsFile}\n`);
   print(
     "Visitors of share pages see the name of the team. The operator renames it on the page Teams of the console.\n",

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { appendFileSync, chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
-import { createClient } from "./service-client.ts";
+import { Stowage, StowageError } from "../client/index.ts";
 
 /** Secrets that a Worker can't do without. */
 export const newSecrets = () => ({
@@ -28,6 +28,17 @@ interface FirstKey {
   key: string;
 }
 
+/** Whether the service finds what a token or an ID stands for. */
+async function isFound(call: Promise<unknown>): Promise<boolean> {
+  try {
+    await call;
+    return true;
+  } catch (error) {
+    if (error instanceof StowageError && (error.status === 401 || error.status === 404)) return false;
+    throw error;
+  }
+}
+
 /** The name of the first team. Visitors of its share pages see it. */
 export const FIRST_TEAM = "My team";
 const FIRST_KEY = "First key";
@@ -39,22 +50,23 @@ const FIRST_KEY = "First key";
 export async function ensureFirstKey(url: string, operatorToken: string, stateDir: string, fetch = globalThis.fetch) {
   const keyFile = join(stateDir, "first-key.json");
   const last: Partial<FirstKey> = existsSync(keyFile) ? JSON.parse(readFileSync(keyFile, "utf8")) : {};
-  const { send, call } = createClient(url, operatorToken, { fetch });
-  const statusOf = async (path: string, token = operatorToken) => (await send("GET", path, { token })).status;
+  // A deployment whose response is lost is repeated as a whole.
+  const options = { url, fetch: (target: string, init: RequestInit) => fetch(target, init), maxRetries: 0 };
+  const { keys, teams } = new Stowage({ ...options, key: operatorToken });
 
   const { key, teamId: lastTeam } = last;
-  if (key && lastTeam && (await statusOf("/auth/v1/me", key)) === 200) return { key, teamId: lastTeam, isKept: true };
-  const createKey = async (teamId: string): Promise<string> =>
-    (await call("POST", "/auth/v1/apikeys", { json: { name: FIRST_KEY, teamId } })).body.data.key;
+  if (key && lastTeam && (await isFound(new Stowage({ ...options, key }).me())))
+    return { key, teamId: lastTeam, isKept: true };
+  const createKey = async (teamId: string): Promise<string> => (await keys.create({ name: FIRST_KEY, teamId })).key;
   const createTeam = async (): Promise<FirstKey> => {
-    const { data, apiKey } = (await call("POST", "/auth/v1/teams", { json: { name: FIRST_TEAM } })).body;
-    return { teamId: data._id, key: apiKey.key };
+    const { team, apiKey } = await teams.create({ name: FIRST_TEAM });
+    return { teamId: team.id, key: apiKey.key };
   };
   // A prefix, so other teams may match. Names are sorted, so the exact one comes first.
-  const path = `/auth/v1/teams?status=active&limit=1&name=${encodeURIComponent(FIRST_TEAM)}`;
-  const [found] = lastTeam ? [] : (await call("GET", path)).body.data;
-  const isDeleted = lastTeam !== undefined && (await statusOf(`/auth/v1/teams/${lastTeam}`)) === 404;
-  const named: string | undefined = found?.name === FIRST_TEAM ? found._id : undefined;
+  const filters = { status: "active", name: FIRST_TEAM, limit: 1 } as const;
+  const [found] = lastTeam ? [] : (await teams.list(filters)).items;
+  const named = found?.name === FIRST_TEAM ? found.id : undefined;
+  const isDeleted = lastTeam !== undefined && !(await isFound(teams.get(lastTeam)));
   const teamId = isDeleted ? undefined : (lastTeam ?? named);
   const created = teamId ? { teamId, key: await createKey(teamId) } : await createTeam();
   writeFileSync(keyFile, `${JSON.stringify(created)}\n`, { mode: 0o600 });

@@ -5,8 +5,8 @@
 import { existsSync } from "node:fs";
 import { loadEnvFile } from "node:process";
 import { parseArgs } from "node:util";
-import type { Api } from "../client/api.ts";
-import { createClient } from "./service-client.ts";
+import { Connection } from "../client/connection.ts";
+import { messageOf } from "./refusal.ts";
 
 const { values, positionals } = parseArgs({
   options: { remove: { type: "boolean", default: false } },
@@ -21,19 +21,17 @@ if (!url || positionals.length > 1 || !token || Object.keys(values).length > 1) 
   process.exit(2);
 }
 
-type Page = Api["POST /auth/v1/reconciliation"]["response"]["data"];
-
-const client = createClient(url, token);
-
-async function fetchPage(after: string | undefined): Promise<Page> {
-  const json = { after, remove: values.remove };
-  return (await client.call("POST", "/auth/v1/reconciliation", { json })).body.data;
+function fetchPage(connection: Connection, after: string | undefined) {
+  const body = { after, remove: values.remove === true };
+  return connection.json("POST /auth/v1/reconciliation", { body, isIdempotent: true });
 }
 
 let differences = 0;
 try {
+  const connection = new Connection({ url, key: token });
   for (let after: string | null | undefined; after !== null; ) {
-    const { objects, files, next }: Page = await fetchPage(after);
+    const page: Awaited<ReturnType<typeof fetchPage>> = await fetchPage(connection, after);
+    const { objects, files, next } = page;
     for (const { key, size, isRemoved } of objects) {
       const outcome = isRemoved ? ", removed" : values.remove ? ", kept for a day" : "";
       console.log(`bytes without a row${outcome}: ${key} (${size} bytes)`);
@@ -43,7 +41,7 @@ try {
     after = next;
   }
 } catch (error) {
-  console.error(error instanceof Error ? error.message : error);
+  console.error(messageOf(error));
   process.exit(2);
 }
 console.log(differences === 0 ? "All rows have bytes, and all bytes have a row." : `Differences: ${differences}.`);

@@ -1,10 +1,22 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { type Attempt, Stowage, StowageError } from "../client/index.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
-import { Refusal } from "./refusal.ts";
-import { createClient } from "./service-client.ts";
+import { messageOf, Refusal } from "./refusal.ts";
 
-/* The steps of the smoke test. */
+/* The steps of the smoke test. They repeat no request: what fails once is reported. */
+
+const connect = (url: string, key: string | null) => new Stowage({ url, key, maxRetries: 0 });
+
+/** @throws Refusal unless `call` fails with the status */
+async function expectStatus(status: number, what: string, call: Promise<unknown>): Promise<void> {
+  const error = await call.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (error === undefined) throw new Refusal(`${what} succeeded instead of responding ${status}.`);
+  if (!(error instanceof StowageError) || error.status !== status) throw error;
+}
 
 export interface SmokeOptions {
   url: string;
@@ -29,6 +41,7 @@ const FORM_BYTES = 9 * MEBIBYTE;
 /** More than one part of 5 MiB. The connection is cut after the first part. */
 const RESUMABLE_BYTES = 6 * MEBIBYTE;
 const CUT_BYTES = 5.5 * MEBIBYTE;
+const MAX_RESUME_RETRIES = 10;
 const SAMPLE_RATE = 8000;
 
 /** A WAV file of random samples, so that no two files are equal. */
@@ -43,31 +56,43 @@ function randomWav(bytes: number): Buffer<ArrayBuffer> {
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
+interface Health {
+  /** Only for the operator token. */
+  databases?: { number: number; status: string }[];
+}
+
+/** @throws Refusal unless the service is healthy */
+async function fetchHealth(url: string, init: RequestInit): Promise<Response> {
+  const response = await fetch(new URL("/health", url), { redirect: "error", ...init });
+  if (!response.ok) throw new Refusal(`/health responded ${response.status}: ${(await response.text()).slice(0, 300)}`);
+  return response;
+}
+
 /** Runs all steps with a new team in each database. @returns whether all succeeded */
 export async function runSmokePerDatabase({
   operatorToken,
   ...options
 }: Omit<SmokeOptions, "key"> & { operatorToken: string }): Promise<boolean> {
   const { print } = options;
-  const newClient = () => createClient(options.url, operatorToken, { signal: AbortSignal.timeout(LIMIT_MILLISECONDS) });
+  const { teams } = connect(options.url, operatorToken);
   try {
-    const { databases } = (await newClient().call("GET", "/health")).body;
+    const headers = { Authorization: `Bearer ${operatorToken}` };
+    const { databases } = (await (await fetchHealth(options.url, { headers })).json()) as Health;
     if (!databases) throw new Refusal("OPERATOR_TOKEN is not the operator token of this deployment.");
     for (const { number, status } of databases) {
       print(`Database ${number}${status === "full" ? " is full, and takes no new team to test it" : ""}`);
       if (status === "full") continue;
-      const json = { name: `smoke-${randomUUID()}`, database: number };
-      const { data, apiKey } = (await newClient().call("POST", "/auth/v1/teams", { json })).body;
+      const { team, apiKey } = await teams.create({ name: `smoke-${randomUUID()}`, database: number });
       try {
-        if (data.database !== number) throw new Refusal(`The team is in database ${data.database}.`);
+        if (team.database !== number) throw new Refusal(`The team is in database ${team.database}.`);
         if (!(await runSmoke({ ...options, key: apiKey.key }))) return false;
       } finally {
-        await newClient().call("DELETE", `/auth/v1/teams/${data._id}`);
+        await teams.delete(team.id);
       }
     }
     return true;
   } catch (error) {
-    print(`FAIL  ${(error as Error).message}`);
+    print(`FAIL  ${messageOf(error)}`);
     return false;
   }
 }
@@ -80,12 +105,16 @@ const BURST_REQUESTS = 400;
  * locations, and is reported to let bursts through. Call it last, because the client IP is then blocked for up to a minute.
  */
 export async function measureBurst({ url, print }: Pick<SmokeOptions, "url" | "print">): Promise<void> {
-  const client = createClient(url, null, { signal: AbortSignal.timeout(LIMIT_MILLISECONDS) });
-  const ask = async () => {
-    const response = await client.send("GET", "/docs/v1/usage");
-    await response.arrayBuffer();
-    return response.status;
-  };
+  const visitor = connect(url, null);
+  const signal = AbortSignal.timeout(LIMIT_MILLISECONDS);
+  const ask = () =>
+    visitor.usage({ signal }).then(
+      () => 200,
+      (error: unknown) => {
+        if (error instanceof StowageError && error.status > 0) return error.status;
+        throw error;
+      },
+    );
   try {
     const statuses = await Promise.all(Array.from({ length: BURST_REQUESTS }, ask));
     const passed = statuses.filter((status) => status === 401).length;
@@ -107,13 +136,14 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
   const name = `smoke-${randomUUID()}`;
   const cleanups: (() => Promise<unknown>)[] = [];
 
-  const { send, call } = createClient(url, key, { signal });
+  const stowage = connect(url, key);
+  const { files, users, webhooks } = stowage;
+  const call = { signal };
 
   /** Fails unless the first bytes of the URL are those of the file, by a range request without a token. */
   async function expectRange(target: string, bytes: Buffer): Promise<void> {
-    const { origin, host } = new URL(target);
-    const visitor = createClient(origin, null, { signal });
-    const response = await visitor.send("GET", target, { headers: { Range: "bytes=100-199" } });
+    const { host } = new URL(target);
+    const response = await fetch(target, { headers: { Range: "bytes=100-199" }, signal });
     const received = Buffer.from(await response.arrayBuffer());
     if (response.status !== 206)
       throw new Refusal(`${host} responded ${response.status} to a range request: ${received.subarray(0, 300)}`);
@@ -123,17 +153,13 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
   async function processed(id: string, bytes: Buffer): Promise<void> {
     const end = Date.now() + processingMilliseconds;
     for (;;) {
-      const {
-        status,
-        failure,
-        sha256: stored,
-        audio,
-      } = (await call("GET", `/docs/v1/uploads/${id}/metadata`)).body.data;
-      if (status === "failed") throw new Refusal(`Processing failed: ${failure.code}: ${failure.message}`);
+      const { status, failure, sha256: stored, audio } = await files.get(id, call);
+      if (status === "failed") throw new Refusal(`Processing failed: ${failure?.code}: ${failure?.message}`);
       if (status === "completed") {
         if (stored !== sha256(bytes)) throw new Refusal("The stored SHA-256 is not that of the file.");
         const seconds = (bytes.length - 44) / SAMPLE_RATE;
-        if (Math.abs(audio?.durationSeconds - seconds) > 1) throw new Refusal("The duration of the audio is wrong.");
+        if (!(Math.abs((audio?.durationSeconds ?? 0) - seconds) <= 1))
+          throw new Refusal("The duration of the audio is wrong.");
         return;
       }
       if (Date.now() > end) throw new Refusal(`The file is still ${status} after ${processingMilliseconds / 1000} s.`);
@@ -142,50 +168,43 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
   }
 
   /** Creates a webhook, and sends a message to it. @returns how its endpoint responded */
-  async function sendTestEvent(endpoint: string): Promise<{ httpStatus: number | null; responseBody: string }> {
-    const json = { url: endpoint, types: ["webhook.disabled"] };
-    const { data } = (await call("POST", "/auth/v1/webhooks", { json })).body;
-    cleanups.push(() => call("DELETE", `/auth/v1/webhooks/${data._id}`));
-    return (await call("POST", `/auth/v1/webhooks/${data._id}/test`)).body.data;
+  async function sendTestEvent(endpoint: string): Promise<Attempt> {
+    const { id } = await webhooks.create({ url: endpoint, types: ["webhook.disabled"] }, call);
+    cleanups.push(() => webhooks.delete(id));
+    return webhooks.test(id, call);
   }
 
-  const deleteFile = (id: string) => call("DELETE", `/docs/v1/uploads/${id}`);
   const form = randomWav(FORM_BYTES);
   const resumable = randomWav(RESUMABLE_BYTES);
   let id = "";
   let user = "";
-  const update = (ifMatch: string, status: number) =>
-    call("PATCH", `/auth/v1/users/${user}`, { json: { firstname: name }, headers: { "If-Match": ifMatch }, status });
+  const update = (ifMatch: string) =>
+    users.update(user, { firstName: name }, { ...call, headers: { "If-Match": ifMatch } });
 
   /** Each step has a name, its work, and the likely cause of a failure. */
   const steps: [name: string, run: () => Promise<void>, cause: string][] = [
     [
       "health",
-      async () => void (await call("GET", "/health")),
+      async () => void (await fetchHealth(url, { signal })),
       "The URL is wrong, or a binding, a setting or a migration is missing.",
     ],
     [
       "clock",
       async () => {
-        const { headers } = await call("GET", "/health");
+        const { headers } = await fetchHealth(url, { signal });
         const skew = Date.now() - Date.parse(headers.get("Date") ?? new Date().toUTCString());
         if (Math.abs(skew) > CLOCK_SKEW_MILLISECONDS)
           throw new Refusal(`The clocks differ by ${Math.round(skew / 60_000)} minutes.`);
       },
       "Set the clock of this machine.",
     ],
-    [
-      "key",
-      async () => void (await call("GET", "/docs/v1/usage")),
-      "STOWAGE_KEY must be a secret key of this deployment.",
-    ],
+    ["key", async () => void (await stowage.usage(call)), "STOWAGE_KEY must be a secret key of this deployment."],
     [
       "upload",
       async () => {
-        const body = new FormData();
-        body.append("file", new File([form], `${name}.wav`));
-        id = (await call("POST", "/docs/v1/uploads", { body })).body.data._id;
-        cleanups.push(() => deleteFile(id));
+        const upload = { ...call, resumableFromBytes: FORM_BYTES + 1 };
+        id = (await files.upload(new File([form], `${name}.wav`), upload)).id;
+        cleanups.push(() => files.delete(id));
       },
       "The bucket is missing, or the quota of the team is exceeded.",
     ],
@@ -197,23 +216,23 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
     [
       "list",
       async () => {
-        const { data } = (await call("GET", `/docs/v1/uploads?name=${name}`)).body;
-        if (data[0]?._id !== id) throw new Refusal("The file is not listed.");
+        const { items } = await files.list({ name }, call);
+        if (items[0]?.id !== id) throw new Refusal("The file is not listed.");
       },
       "The database is not that of this deployment.",
     ],
     [
       "signed URL",
-      async () => expectRange((await call("GET", `/docs/v1/uploads/${id}`)).body.signedUrl, form),
+      async () => expectRange(await files.createSignedUrl(id, {}, call), form),
       "S3_ENDPOINT, S3_BUCKET or the S3 key is wrong.",
     ],
     [
       "link",
       async () => {
-        const { data } = (await call("POST", `/docs/v1/uploads/${id}/links`, { json: {} })).body;
-        await expectRange(data.url, form);
-        await call("DELETE", `/docs/v1/links/${data._id}`);
-        const { status } = await createClient(data.url, null, { signal }).send("GET", "");
+        const link = await stowage.links.create(id, {}, call);
+        await expectRange(link.url, form);
+        await stowage.links.delete(link.id, call);
+        const { status } = await fetch(link.url, { signal });
         if (status !== 404) throw new Refusal(`A revoked link responded ${status}.`);
       },
       "LINK_HOST does not lead to this Worker, or something in between caches or strips Range.",
@@ -221,43 +240,28 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
     [
       "resumable upload",
       async () => {
-        const tus = { "Tus-Resumable": "1.0.0" };
-        const metadata = `filename ${Buffer.from(`${name}-2.wav`).toString("base64")}`;
-        const creation = { ...tus, "Upload-Length": `${RESUMABLE_BYTES}`, "Upload-Metadata": metadata };
-        const { headers } = await call("POST", "/docs/v1/uploads/resumable", { headers: creation, status: 201 });
-        const location = headers.get("Location") ?? "";
-        cleanups.push(() => send("DELETE", location, { headers: tus }));
-        const append = (offset: number, body: BodyInit, aborted: AbortSignal) =>
-          send("PATCH", location, {
-            headers: { ...tus, "Upload-Offset": `${offset}`, "Content-Type": "application/offset+octet-stream" },
-            body,
-            signal: aborted,
-          });
-        /** Sends what the service has not received. @returns from which offset, and the response */
-        const resume = async (): Promise<[offset: number, response: Response]> => {
-          let reply = await send("HEAD", location, { headers: tus });
-          for (; reply.status === 423; reply = await send("HEAD", location, { headers: tus })) {
-            await sleep(POLL_MILLISECONDS, undefined, { signal });
-          }
-          const offset = Number(reply.headers.get("Upload-Offset") ?? Number.NaN);
-          if (!(offset >= 0)) throw new Refusal(`HEAD responded ${reply.status} without an offset.`);
-          return [offset, await append(offset, resumable.subarray(offset), signal)];
-        };
-        // The connection is cut while the service waits for the rest.
+        const file = new File([resumable], `${name}-2.wav`);
+        // The connection is cut while the service receives the second part.
         const cut = new AbortController();
-        const body = new ReadableStream({
-          start: (controller) => controller.enqueue(resumable.subarray(0, CUT_BYTES)),
+        let resumeUrl = "";
+        const cleanup = () => stowage.unfinishedUploads.cancel(resumeUrl);
+        const interrupted = files.upload(file, {
+          signal: AbortSignal.any([signal, cut.signal]),
+          resumableFromBytes: 1,
+          onResumeUrl: (created) => {
+            resumeUrl = created;
+            cleanups.push(cleanup);
+          },
+          onProgress: (sentBytes) => {
+            if (sentBytes >= CUT_BYTES) cut.abort(new Error("cut"));
+          },
         });
-        const interrupted = append(0, body, cut.signal).catch(() => undefined);
-        await sleep(2 * POLL_MILLISECONDS, undefined, { signal });
-        cut.abort();
-        await interrupted;
-        let [offset, resumed] = await resume();
-        // The service learned of the cut after it had stated the offset. As any client, ask again.
-        if (resumed.status === 409) [offset, resumed] = await resume();
-        const fileId = resumed.headers.get("Content-Location")?.split("/").at(-1);
-        if (resumed.status !== 204 || !fileId) throw new Refusal(`Resuming at ${offset} responded ${resumed.status}.`);
-        cleanups[cleanups.length - 1] = () => deleteFile(fileId);
+        await interrupted.catch((error) => {
+          if (!cut.signal.aborted) throw error;
+        });
+        // The service may still be saving what it received.
+        const { id: fileId } = await files.upload(file, { ...call, resumeUrl, maxRetries: MAX_RESUME_RETRIES });
+        cleanups[cleanups.indexOf(cleanup)] = () => files.delete(fileId);
         await processed(fileId, resumable);
       },
       "Something in between blocks PATCH or the tus headers.",
@@ -266,22 +270,24 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
       "ETag",
       async () => {
         const email = `${name}@example.com`;
-        user = (await call("POST", "/auth/v1/users", { json: { email, password: randomUUID() } })).body.data._id;
-        cleanups.push(() => call("DELETE", `/auth/v1/users/${user}`));
+        user = (await users.create({ email, password: randomUUID() }, call)).id;
+        cleanups.push(() => users.delete(user));
         // Cloudflare compresses the response for clients that accept it, and then weakens the tag.
         const headers = { "Accept-Encoding": "gzip, br" };
-        const tag = (await call("GET", `/auth/v1/users/${user}`, { headers })).headers.get("ETag");
+        const { response } = await users.get(user, { ...call, headers }).withResponse();
+        const tag = response.headers.get("ETag");
         if (!tag) throw new Refusal("A user has no ETag.");
-        await update(tag, 200);
+        // The client would strengthen the tag of a `version`.
+        await update(tag);
       },
       "Something in between changes ETag or If-Match, and the service must accept a weak tag as its version.",
     ],
     [
       "events",
       async () => {
-        await update('"9"', 412);
-        const { data } = (await call("GET", `/auth/v1/events?subject=${user}`)).body;
-        const types = data.map(({ type }: { type: string }) => type).join(", ");
+        await expectStatus(412, "An update of another version", update('"9"'));
+        const { items } = await stowage.events.list({ subject: user }, call);
+        const types = items.map(({ type }) => type).join(", ");
         if (types !== "user.updated, user.created") throw new Refusal(`The events of a user are: ${types || "none"}.`);
       },
       "changes() does not refer to the previous statement of a D1 batch: a change has no event, or a failed one has.",
@@ -291,7 +297,7 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
       async () => {
         // The service receives the message itself, and rejects it, because the route has no POST.
         const attempt = await sendTestEvent(new URL("/health", url).href);
-        const isReceived = attempt.httpStatus === 405 && attempt.responseBody.includes("method_not_allowed");
+        const isReceived = attempt.httpStatus === 405 && attempt.responseBody?.includes("method_not_allowed");
         if (!isReceived) throw new Refusal(`The test event did not arrive: ${JSON.stringify(attempt)}`);
       },
       "wrangler.toml needs the compatibility flag global_fetch_strictly_public: without it, webhooks reach no Worker in this zone.",
@@ -307,11 +313,13 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
     [
       "revoke",
       async () => {
-        const { id: keyId, key: token } = (await call("POST", "/auth/v1/apikeys", { json: { name } })).body.data;
-        cleanups.push(() => send("DELETE", `/auth/v1/apikeys/${keyId}`));
-        await call("GET", "/docs/v1/usage", { token });
-        await call("DELETE", `/auth/v1/apikeys/${keyId}`);
-        await call("GET", "/docs/v1/usage", { token, status: 401 });
+        const created = await stowage.keys.create({ name }, call);
+        const revoke = () => stowage.keys.delete(created.id);
+        cleanups.push(() => revoke().catch(() => undefined));
+        const revoked = connect(url, created.key);
+        await revoked.usage(call);
+        await revoke();
+        await expectStatus(401, "A revoked key", revoked.usage(call));
       },
       "Something in between caches responses.",
     ],
@@ -319,7 +327,7 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
       "delete",
       async () => {
         for (const cleanup of cleanups.splice(0)) await cleanup();
-        await call("GET", `/docs/v1/uploads/${id}`, { status: 404 });
+        await expectStatus(404, "A deleted file", files.createSignedUrl(id, {}, call));
       },
       "The bucket or the database does not accept deletions.",
     ],
@@ -333,8 +341,9 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
         await run();
         print(`ok    ${step} (${Date.now() - startedAt} ms)`);
       } catch (error) {
-        const { message, cause: reason } = error as Error;
-        print(`FAIL  ${step}: ${message}${reason instanceof Error ? ` (${reason.message})` : ""}\n      ${cause}`);
+        const { cause: reason } = error as Error;
+        const why = reason instanceof Error ? ` (${reason.message})` : "";
+        print(`FAIL  ${step}: ${messageOf(error)}${why}\n      ${cause}`);
         return false;
       }
     }

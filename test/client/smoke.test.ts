@@ -137,7 +137,7 @@ describe("The smoke test", () => {
         if (request.method !== "PATCH" || asked > 1) return forward();
         // The first request is cut here, so the service receives none of it, however fast the machine is.
         for await (const _ of request);
-        return new Response("{}", { status: 409 });
+        return Response.json({ code: "offset_mismatch", message: "The offset has changed." }, { status: 409 });
       };
       const { isFine, lines } = await smoke(await newTeam(), await startProxy(learnLate, onTestFinished));
       expect([isFine, asked], lines.join("\n")).toEqual([true, 2]);
@@ -179,7 +179,7 @@ describe("The smoke test", () => {
       ),
       /bytes_altered/,
     ],
-    ["another database", "list", changing(/\?name=/, () => '{"data":[]}'), /not listed/],
+    ["another database", "list", changing(/[?&]name=/, () => '{"data":[]}'), /not listed/],
     [
       "a wrong S3 key",
       "signed URL",

@@ -118,10 +118,11 @@ export class FakeMachine implements Machine {
   #respond({ host, pathname }: URL, { method, headers, body }: RequestInit): Response {
     expect(host).toBe(this.host);
     if (pathname === "/health") return Response.json({ status: true });
-    const { Authorization: authorization } = headers as Record<string, string>;
+    const authorization = new Headers(headers).get("Authorization");
     const keys = this.teams.flatMap((team) => team.keys);
     if (pathname === "/auth/v1/me") {
-      return new Response(null, { status: keys.some(({ key }) => authorization === `Bearer ${key}`) ? 200 : 401 });
+      const isKnown = keys.some(({ key }) => authorization === `Bearer ${key}`);
+      return Response.json(isKnown ? { data: { kind: "secret" } } : {}, { status: isKnown ? 200 : 401 });
     }
     expect(authorization).toBe(`Bearer ${this.api.secrets?.OPERATOR_TOKEN}`);
     const key = { key: keys.length === 0 ? "stow_sk_first" : `stow_sk_${keys.length}` };
