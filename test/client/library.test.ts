@@ -1127,9 +1127,11 @@ describe("the URL and the key of a client", () => {
     vi.stubEnv("STOWAGE_KEY", "secret");
     await new Stowage().usage();
     expect(service.requests[0]?.headers.authorization).toBe("Bearer secret");
+    await new Stowage({ url: `${service.url.replace("localhost", "LOCALHOST")}/` }).usage();
+    expect(service.requests[1]?.headers.authorization).toBe("Bearer secret");
     expect(() => new Stowage({ url: "https://other.example" })).toThrow("No key.");
     await new Stowage({ key: null }).usage();
-    expect(service.requests[1]?.headers.authorization).toBeUndefined();
+    expect(service.requests[2]?.headers.authorization).toBeUndefined();
   });
 
   test("are required before any call", () => {

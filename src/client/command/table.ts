@@ -16,7 +16,7 @@ export interface Table<T> {
 type Column<T> = [title: string, text: (item: T) => string, align?: "right"];
 
 const GAP_CELLS = 2;
-/** Shorter names can't be told apart. */
+/** In a shorter name, too little is left to recognize it. */
 const MIN_NAME_CELLS = 16;
 /** A long value must not push out other columns. */
 const MAX_CELLS = 32;

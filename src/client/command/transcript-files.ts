@@ -11,7 +11,7 @@ import { alreadyExists, moveInPlace } from "./places.ts";
 export const TRANSCRIPTS = ["--transcripts", "also the transcripts: a.vtt beside a.mp3"] as const;
 
 const EXTENSION = ".vtt";
-/** What may be a recording. The service tells by the content, which a name does not show. */
+/** Extensions of recordings. The service detects the type by the content, but only after the upload. */
 const RECORDING = /\.(3gp|aac|aiff?|amr|caf|flac|m4[abv]|mk[av]|mov|mp[234]|og[agv]|opus|wav|web[am]|wma)$/i;
 
 const isTranscript = (path: string) => extname(path).toLowerCase() === EXTENSION;
