@@ -1,4 +1,5 @@
 import type { Api } from "./api.ts";
+import { rejectSurplusArguments } from "./arguments.ts";
 import { type Call, callOf, List, Page } from "./call.ts";
 import { connectionError, type ErrorCode, errorOf, StowageError, timeoutAfter } from "./errors.ts";
 import { withIds } from "./ids.ts";
@@ -267,6 +268,7 @@ export class Connection extends Sender {
 
   list<R extends ListRoute>(route: R, input: Input<R>, options?: CallOptions): List<Item<R>> {
     const read = (next?: string): Call<Page<Item<R>>> => {
+      // The list of webhooks has no pages.
       const filters = "query" in input ? { limit: PAGE_ITEMS, ...input.query } : undefined;
       const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
       return this.json(route, { ...input, query } as Input<R>, options, (body, response) => {
@@ -330,23 +332,7 @@ export class Resource {
   /** @internal */
   constructor(connection: Connection) {
     this.connection = connection;
-    const methods = Object.getPrototypeOf(this);
-    if (!checked.has(methods)) rejectSurplus(methods);
-  }
-}
-
-/** The classes whose methods reject surplus arguments. */
-const checked = new WeakSet<object>();
-
-/** Makes methods reject surplus arguments: options in the wrong place would have no effect. */
-function rejectSurplus(methods: Record<string, (...args: unknown[]) => unknown>): void {
-  checked.add(methods);
-  for (const [name, { value: method }] of Object.entries(Object.getOwnPropertyDescriptors(methods))) {
-    if (name === "constructor") continue;
-    methods[name] = function (...args) {
-      if (args.length <= method.length) return method.apply(this, args);
-      throw new TypeError(`${name} takes ${method.length} arguments, not ${args.length}.`);
-    };
+    rejectSurplusArguments(this);
   }
 }
 

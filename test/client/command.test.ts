@@ -1531,7 +1531,7 @@ describe("stowage get", () => {
     expect(linesOf(got.stdout).toSorted()).toEqual(["1.txt", "2.txt", "3.txt"]);
     const missing = await machine.run(["get", UNKNOWN, ...ids, "--parallel", "1", "--force"]);
     expect(missing).toMatchObject({ code: 4, stderr: `stowage: ${UNKNOWN}: Not found.\n` });
-    expect(linesOf(missing.stdout)).toEqual(["1.txt", "2.txt", "3.txt"]);
+    expect(linesOf(missing.stdout)).toEqual([1, 2, 3].map((number) => `${number}.txt\talready there`));
     machine.write("2.txt", "mine");
     const different = await machine.run(["get", UNKNOWN, ...ids, "--parallel", "1"]);
     expect(different).toMatchObject({ code: 1, stdout: expect.stringContaining("3.txt\talready there") });
@@ -1761,7 +1761,8 @@ describe("a failure", () => {
 
   test("control characters of a file name never reach a terminal", async () => {
     const name = "\u001b]0;owned\u0007\u202e\u009b31m";
-    const file = { _id: "1", createdAt: "", status: "", fileType: "", folder: "", name };
+    const createdAt = new Date().toISOString();
+    const file = { _id: "1", createdAt, status: "", fileType: "", folder: "", name, size: 1, durationSeconds: null };
     const service = await scripted(json(200, { data: [file] }));
     const machine = new Machine("key", service.url);
     for (const isTerminal of [true, false]) {

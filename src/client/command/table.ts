@@ -1,4 +1,4 @@
-import { formatDuration, formatsIn } from "../internal.ts";
+import { formatAge, formatDuration } from "../internal.ts";
 import { cellsOf, pad, plain, truncateMiddle } from "./text.ts";
 
 /* Lists for people on a terminal: a heading, and columns that fit its width. */
@@ -75,9 +75,8 @@ export class Layout<T> {
   }
 }
 
-const { formatBytes, formatAge } = formatsIn("en");
+export { formatBytes as sizeOf } from "../internal.ts";
 
-export const sizeOf = formatBytes;
 export const durationOf = (seconds: number | null): string => (seconds === null ? "" : formatDuration(seconds));
 /** How long ago an instant was, or when it will be. */
 export const ageOf = (instant: string | null, none = ""): string =>

@@ -1,16 +1,12 @@
-import { formatDuration, formatsIn } from "../../client/format.ts";
+import { DAY_SECONDS, formatDay, formatDuration, LOCALE, oneDecimal, relative } from "../../client/format.ts";
 import type { StoredFile } from "../../client/index.ts";
 
 /* Numbers, durations, and dates, and the words for values of the API. */
 
-/** The texts are English, so numbers and dates are, too, in the reader's variety of it. */
-export const LOCALE = navigator.languages.find((language) => /^en(-[A-Z]{2})?$/.test(language)) ?? "en";
 const integer = new Intl.NumberFormat(LOCALE);
-const oneDecimal = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 1 });
-const formats = formatsIn(LOCALE);
 
-export { formatDuration };
-export const { formatBytes, formatAge } = formats;
+export { formatAge, formatBytes } from "../../client/format.ts";
+export { formatDuration, LOCALE };
 
 export const TYPE_LABELS: Record<StoredFile["fileType"], string> = {
   "audio file": "Audio",
@@ -56,10 +52,8 @@ export function formatHours(seconds: number): string {
   return [hours > 0 && `${formatCount(hours)} h`, minutes % 60 > 0 && `${minutes % 60} min`].filter(Boolean).join(" ");
 }
 
-const relative = new Intl.RelativeTimeFormat(LOCALE, { numeric: "auto" });
 const dateTime = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "short" });
 const exact = new Intl.DateTimeFormat(LOCALE, { dateStyle: "full", timeStyle: "long" });
-const DAY_SECONDS = 86_400;
 
 /** A moment to the minute. */
 export const formatMoment = (at: Date): string => dateTime.format(at);
@@ -70,7 +64,7 @@ export const formatExact = (at: Date): string => exact.format(at);
 export function formatDayHeading(at: Date, now: number): string {
   const noon = (date: Date) => new Date(date).setHours(12, 0, 0, 0);
   const days = Math.round((noon(at) - noon(new Date(now))) / (DAY_SECONDS * 1000));
-  if (days !== 0 && days !== -1) return formats.formatDay(at, now);
+  if (days !== 0 && days !== -1) return formatDay(at, now);
   const text = relative.format(days, "day");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
