@@ -9,8 +9,9 @@ export function rejectSurplusArguments(object: object): void {
   const methods: Record<string, (...args: unknown[]) => unknown> = Object.getPrototypeOf(object);
   if (checked.has(methods)) return;
   checked.add(methods);
-  for (const [name, { value: method }] of Object.entries(Object.getOwnPropertyDescriptors(methods))) {
-    if (name === "constructor") continue;
+  for (const name of Object.getOwnPropertyNames(methods)) {
+    const method = methods[name];
+    if (name === "constructor" || !method) continue;
     methods[name] = function (...args) {
       if (args.length <= method.length) return method.apply(this, args);
       throw new TypeError(`${name} takes ${method.length} arguments, not ${args.length}.`);

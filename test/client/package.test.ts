@@ -28,8 +28,8 @@ import { openLine } from "./support.ts";
 /* Installs the packed client in a folder outside of the project. */
 
 const root = join(import.meta.dirname, "../..");
-/** Measured: 9,330 with requests of about ten seconds, and 140 more with the check of surplus arguments. */
-const MAX_GZIP_BYTES = 9500;
+/** Measured: 9,503, of which the check of surplus arguments takes 149. */
+const MAX_GZIP_BYTES = 9550;
 const SOUND = sample("tone-vbr.mp3");
 const folder = mkdtempSync(join(tmpdir(), "stowage package "));
 const installed = join(folder, "node_modules/stowage");
