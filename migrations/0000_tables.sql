@@ -140,6 +140,7 @@ CREATE TABLE `file_objects` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `file_objects_current` ON `file_objects` (`team_id`,`file_id`,`kind`,`name`) WHERE "file_objects"."state" = 'current';--> statement-breakpoint
 CREATE INDEX `file_objects_due` ON `file_objects` (`due_at`) WHERE "file_objects"."due_at" is not null;--> statement-breakpoint
+CREATE INDEX `file_objects_transcripts` ON `file_objects` (`team_id`,`file_id`) WHERE "file_objects"."kind" = 'transcript' and "file_objects"."state" = 'current';--> statement-breakpoint
 CREATE TABLE `file_tags` (
 	`team_id` text NOT NULL,
 	`tag_key` text NOT NULL,

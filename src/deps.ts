@@ -5,6 +5,7 @@ import { type Callers, createCallers } from "./access/callers.ts";
 import { createLimiter, type Limiter } from "./access/limiter.ts";
 import type { Audio } from "./audio/inspect.ts";
 import { AppError } from "./errors.ts";
+import type { About } from "./events/event-type.ts";
 import { Bodies } from "./platform/bodies.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
 import {
@@ -29,6 +30,7 @@ import { loadSecrets, type Secrets } from "./platform/secrets.ts";
 import { createSender, type Sender } from "./platform/sender.ts";
 import { createSigner, type Signer } from "./platform/signer.ts";
 import { isTokenShaped, realSystem, type System } from "./platform/system.ts";
+import { createSearchIndexes, type SearchIndexes } from "./search/indexes.ts";
 import { createOutboxes, type Outboxes } from "./webhooks/outboxes.ts";
 
 export interface Settings {
@@ -118,14 +120,22 @@ export interface Follower {
   wake(isChanged: boolean): Promise<number>;
 }
 
+/** A kind of follower. */
+export interface FollowerKind {
+  /** Events that wake it in every team, also before it has a row in `followers`. Then the id of its object is that of the team. */
+  wants?: About[];
+  /** Its object. */
+  open(deps: Deps, key: { teamId: string; id: string }): Follower;
+}
+
 /** The lists of service.ts through which rules reach those of other folders. The order of each is that in which they run. */
 export interface Service {
   recoverySteps: RecoveryStep[];
   teamRows: TeamRows[];
   userLosesAccess: ((deps: Deps, loss: LossOfAccess) => AfterLoss)[];
   fileCompleted: ((deps: Deps, completed: CompletedFile) => AfterCompletion)[];
-  /** The objects of followers, by kind. */
-  followers: Record<string, (deps: Deps, key: { teamId: string; id: string }) => Follower>;
+  /** The kinds of followers, by name. */
+  followers: Record<string, FollowerKind>;
 }
 
 /** Everything that the domain needs from outside. */
@@ -160,6 +170,7 @@ export interface Deps {
   waveformJobs: Jobs<WaveformJob>;
   recoveryJobs: Jobs<RecoveryJob>;
   outboxes: Outboxes;
+  searchIndexes: SearchIndexes;
   sender: Sender;
   /** Null if the service sends no emails. */
   mailer: Mailer | null;
@@ -198,6 +209,7 @@ const settingsSchema = z.object({
   BULK_JOBS: binding<Queue<FileJob>>("send"),
   WAVEFORMS: binding<Queue<WaveformJob>>("send"),
   WEBHOOKS: binding<DurableObjectNamespace>("getByName"),
+  SEARCH: binding<DurableObjectNamespace>("getByName"),
   RECOVERY: binding<Queue<RecoveryJob>>("send"),
   PAGES: binding<Fetcher>("fetch"),
   LIGHT_LIMIT: binding<RateLimit>("limit"),
@@ -339,6 +351,7 @@ function isolateDeps(env: Env): IsolateDeps {
       credentials,
     }),
     outboxes: createOutboxes(vars.WEBHOOKS, realSystem),
+    searchIndexes: createSearchIndexes(vars.SEARCH, realSystem),
     limiter: createLimiter(vars, realSystem, consoleLog),
     callers: createCallers(realSystem),
     log: consoleLog,

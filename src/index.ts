@@ -5,6 +5,8 @@ import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";
 import { jobMessages } from "./platform/messages.ts";
 import { realSystem } from "./platform/system.ts";
+import type { SearchIndex, SearchRequest } from "./search/indexes.ts";
+import { RESTART_MILLISECONDS as INDEX_RESTART_MILLISECONDS, TeamIndex } from "./search/team-index.ts";
 import * as service from "./service.ts";
 import { handleJob, startRecovery } from "./upkeep/consumer.ts";
 import { RESTART_MILLISECONDS, WebhookOutbox } from "./webhooks/outbox.ts";
@@ -44,6 +46,38 @@ export class WebhookObject extends DurableObject<Env> implements Outbox {
       const { teamId, id: webhookId } = keyOf(this.ctx.id.name);
       consoleLog("error", "webhook_sending_failed", { teamId, webhookId, cause });
       await this.ctx.storage.setAlarm(realSystem.now() + RESTART_MILLISECONDS);
+    }
+  }
+}
+
+/** The index of the words of a team's transcripts. */
+export class SearchObject extends DurableObject<Env> implements SearchIndex {
+  #opened: TeamIndex | undefined;
+
+  get #index() {
+    this.#opened ??= new TeamIndex(readDeps(this.env, this.ctx, service), this.ctx);
+    return this.#opened;
+  }
+
+  wake(isChanged: boolean) {
+    return this.#index.wake(isChanged);
+  }
+  search(request: SearchRequest) {
+    return this.#index.search(request);
+  }
+  status() {
+    return this.#index.status();
+  }
+  rebuild() {
+    return this.#index.rebuild();
+  }
+  /** Never throws, because the platform drops an alarm after six errors. */
+  override async alarm() {
+    try {
+      await this.#index.run();
+    } catch (cause) {
+      consoleLog("error", "search_indexing_failed", { teamId: this.ctx.id.name ?? "", cause });
+      await this.ctx.storage.setAlarm(realSystem.now() + INDEX_RESTART_MILLISECONDS);
     }
   }
 }

@@ -33,6 +33,8 @@ import * as links from "./links/links.routes.ts";
 import { expiredLinks } from "./links/links.ts";
 import { linkPages } from "./links/pages.routes.ts";
 import * as signing from "./links/signing.routes.ts";
+import { SEARCH } from "./search/following.ts";
+import * as search from "./search/search.routes.ts";
 import * as linkedTranscripts from "./transcripts/linked.routes.ts";
 import * as transcripts from "./transcripts/transcripts.routes.ts";
 import { expiredFiles } from "./trash/expiry.ts";
@@ -84,6 +86,7 @@ export const operations = joinOperations(
   waveforms.operations,
   transcripts.operations,
   linkedTranscripts.operations,
+  search.operations,
   holds.operations,
   trash.operations,
   links.operations,
@@ -160,5 +163,8 @@ export const userLosesAccess: Service["userLosesAccess"] = [disableOfUser];
 /** The consequences of completing a file. */
 export const fileCompleted: Service["fileCompleted"] = [planMeasurement];
 
-/** The objects of the followers of a log, by kind. */
-export const followers: Service["followers"] = { [WEBHOOK]: (deps, key) => deps.outboxes(key) };
+/** The followers of a log, by kind. */
+export const followers: Service["followers"] = {
+  [WEBHOOK]: { open: (deps, key) => deps.outboxes(key) },
+  [SEARCH]: { wants: ["transcript"], open: (deps, { teamId }) => deps.searchIndexes(teamId) },
+};

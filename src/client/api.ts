@@ -588,6 +588,26 @@ export interface Waveform {
   /** One or two of equal length. */
   channels: Array<Array<number>>;
 }
+export interface FoundTranscript {
+  /** The file. */
+  file: StoredFile;
+  /** The places in the transcript. 100 may be more, except with `file`. */
+  matchCount: number;
+  /** Up to 3 of them, the best ones, in their order. With `file`, up to 500. */
+  matches: Array<TranscriptMatch>;
+}
+export interface TranscriptMatch {
+  /** Where it begins, in seconds. */
+  startSeconds: number;
+  /** Where it ends, in seconds. */
+  endSeconds: number;
+  /** Who says the first marked word. Null if the transcript names no one. */
+  speaker: string | null;
+  /** What is said there. A long text is shortened. */
+  text: string;
+  /** The ranges of `text` that are words of the search, in UTF-16 code units. */
+  marks: Array<Array<unknown>>;
+}
 export interface TrashedFile extends StoredFile {
   /** When the file was deleted. */
   trashedAt: string;
@@ -737,6 +757,8 @@ export interface Schemas {
   Hold: Hold;
   ProcessingStatus: FileStatus;
   Waveform: Waveform;
+  FoundTranscript: FoundTranscript;
+  TranscriptMatch: TranscriptMatch;
   TrashedFile: TrashedFile;
   NewLink: NewLink;
   Link: Link;
@@ -1308,6 +1330,35 @@ export interface Api {
     query: undefined;
     body: undefined;
     response: Message;
+  };
+  "GET /docs/v1/transcripts": {
+    query: {
+      /** Words in any language. Without a word, nothing is found. */
+      search?: string | undefined;
+      /** All matches in this file. */
+      file?: string | undefined;
+      /** Files in this folder. Empty: files outside all folders. */
+      folder?: string | undefined;
+      /** Files in this folder and the folders below it. */
+      under?: string | undefined;
+      /** The ID of a user, for the files that the user uploaded. */
+      uploadedBy?: string | undefined;
+      /** Page size. Values above 100 count as 100. Default 20. */
+      limit?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+    };
+    body: undefined;
+    response: {
+      /** A text for people, which may change. */
+      message: string;
+      /** The result. */
+      data: Array<FoundTranscript>;
+      /** False if transcripts may be missing: the index is being built, or is full. */
+      isComplete: boolean;
+      /** The team has more transcripts than the index holds. It has those of the newest files. */
+      isFull: boolean;
+    };
   };
   "PUT /docs/v1/uploads/{id}/hold": {
     query: undefined;

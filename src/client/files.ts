@@ -17,6 +17,7 @@ const ABSENT: ErrorCode[] = ["not_found"];
 export type FileFilters = Filters<"GET /docs/v1/uploads">;
 export type FolderFilters = Filters<"GET /docs/v1/folders">;
 export type TagFilters = Filters<"GET /docs/v1/tags">;
+export type TranscriptFilters = Omit<Filters<"GET /docs/v1/transcripts">, "search">;
 /** The limits of an upload token, and the properties of its files. */
 export type UploadTokenInput = Api["POST /docs/v1/uploadtokens"]["body"];
 /** An action on 1 to 100 files. */
@@ -172,6 +173,15 @@ export class Files extends Resource {
     return this.connection.request("GET /docs/v1/uploads/{id}/transcript", input, options, (response) =>
       response.text(),
     );
+  }
+
+  /** Finds the files in whose transcripts all words are said, best first. Words in quotes must stand side by side. */
+  searchTranscripts(
+    words: string,
+    filters: TranscriptFilters = {},
+    options?: CallOptions,
+  ): List<Schemas["FoundTranscript"]> {
+    return this.connection.list("GET /docs/v1/transcripts", { query: { search: words, ...filters } }, options);
   }
 
   /** Deletes the transcript. */

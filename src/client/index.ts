@@ -45,6 +45,7 @@ export type {
   FolderDeletion,
   FolderFilters,
   TagFilters,
+  TranscriptFilters,
   UploadTokenInput,
 } from "./files.ts";
 export { isMeasured } from "./measured.ts";

@@ -55,6 +55,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   BULK_JOBS: "queue",
   WAVEFORMS: "queue",
   WEBHOOKS: "object",
+  SEARCH: "object",
   RECOVERY: "queue",
   DEAD_LETTERS: "queue",
   PAGES: "files",

@@ -29,6 +29,9 @@ interface Properties {
   isOmittable?: true;
 }
 
+/** What a follower of every team may want to know of, whatever the types of its events. */
+export type About = "transcript" | "waveform";
+
 /** A type of event, such as `file.uploaded`. */
 export interface EventType extends Properties {
   name: string;

@@ -6,9 +6,9 @@ import { type Batch, type NamedBatch, type Query, queriesIn, type RowsOf, write 
 import { isRaised, isStorageFull } from "../platform/retry.ts";
 import { DAY, databaseOf, SECOND, zeroId } from "../platform/system.ts";
 import { MAX_DAILY_USER_EVENTS } from "../rate-limits.ts";
-import type { EventType } from "./event-type.ts";
+import type { About, EventType } from "./event-type.ts";
 import { events } from "./events.schema.ts";
-import { followersOf, wake } from "./followers.ts";
+import { followersAbout, followersOf, wake } from "./followers.ts";
 
 /*
  * The events of a team. An event is written in the batch of the change that it records: both are committed, or neither. If
@@ -123,10 +123,11 @@ export const fieldsOf = (changes: object): string[] =>
   Object.entries(changes).flatMap(([name, value]) => (value === undefined ? [] : [name]));
 
 /** The insert of an event. */
-type NewEvent = Query & { event: { teamId: string; type: EventType } };
+type NewEvent = Query & { event: { teamId: string; type: EventType; about: About[] } };
 
 interface NewRow {
   type: EventType;
+  about?: About[] | undefined;
   actor: string | SQL;
   teamId: string;
   subjectId: string | SQL;
@@ -140,14 +141,14 @@ interface NewRow {
   where: SQL | undefined;
 }
 
-function insertEvent({ db }: Deps, { type, teamId, from, where, ...row }: NewRow): NewEvent {
+function insertEvent({ db }: Deps, { type, about = [], teamId, from, where, ...row }: NewRow): NewEvent {
   const lastPosition = sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
   const insert = db.insert(events).select(
     sql`select ${teamId}, ${row.seq}, ${type.name}, ${row.createdAt}, ${row.actor}, ${row.subjectId}, ${row.version}, ${row.data},
         coalesce(${lastPosition}, 0) + ${type.kind.isCounted ? row.counted : 0}
         ${from ? sql`from ${from} ` : sql``}where ${where ?? sql`true`}`,
   );
-  return Object.assign(insert, { event: { teamId, type } });
+  return Object.assign(insert, { event: { teamId, type, about } });
 }
 
 /** Queries of a batch run in the order of their names. */
@@ -165,6 +166,8 @@ export interface Recorded {
   subject: Subject & { version?: number | SQL };
   /** Added to the id of the subject; an expression is all of the data. It never contains personal data, a token, or a secret. */
   data?: Record<string, unknown> | SQL;
+  /** What it changes of the subject, for followers of every team. */
+  about?: About[] | undefined;
   /** The source of a row for the expressions of version, data and `where`. */
   from?: SQL;
 }
@@ -183,12 +186,13 @@ type When = { reads?: "after"; where?: SQL | undefined } | { reads: "before"; wh
  * ```
  */
 export function recorded<C extends Batch>(deps: Deps, what: Recorded & When, change: C) {
-  const { type, initiator, subject, data = {}, from, where, reads } = what;
+  const { type, initiator, subject, data = {}, about, from, where, reads } = what;
   const { teamId, id, version } = subject;
   const createdAt = deps.system.now();
   const last = sql`(select max(seq) from events where team_id = ${teamId})`;
   const row = {
     type,
+    about,
     actor: actorOf(initiator, deps.requestId),
     teamId,
     subjectId: id,
@@ -287,7 +291,11 @@ export async function writeWithEvent<const B extends NamedBatch>(
       deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type.name });
     return found;
   });
-  const keys = new Map(followers.flat().map((key) => [`${key.kind}/${key.id}`, key]));
+  const found = [
+    ...followers.flat(),
+    ...events.flatMap(({ event }) => followersAbout(deps, event.teamId, event.about)),
+  ];
+  const keys = new Map(found.map((key) => [`${key.kind}/${key.id}`, key]));
   if (keys.size > 0) deps.after(wake(deps, [...keys.values()], false));
   return rows;
 }

@@ -2,7 +2,7 @@ import { and, eq, isNull, or, type SQL, type SQLWrapper, sql } from "drizzle-orm
 import { rowsOfDeleted } from "../access/deleted-teams.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
 import { read, write } from "../platform/db.ts";
-import type { EventType } from "./event-type.ts";
+import type { About, EventType } from "./event-type.ts";
 import { events } from "./events.schema.ts";
 import { type FollowerKey, followers } from "./followers.schema.ts";
 
@@ -10,6 +10,9 @@ import { type FollowerKey, followers } from "./followers.schema.ts";
  * The followers of a team's log. The batch of a change returns those that its events concern, and they are woken after it. A wake
  * may be lost, so the recovery job wakes each that is behind. The cursor in the row is a report of the object, never the truth: an
  * object without state begins at `since` or `cursor`, whichever is later.
+ *
+ * Of some kinds, each row is a record, such as an enabled webhook. Others follow the log of every team that has what they want: the
+ * object of such a team is woken without a row, and inserts one when it first needs more events than those that are about it.
  */
 
 const keyColumns = { teamId: followers.teamId, kind: followers.kind, id: followers.id };
@@ -29,6 +32,12 @@ export const follow = ({ db }: Pick<Deps, "db">, { teamId, kind, id }: FollowerK
     .insert(followers)
     .select(sql`select ${teamId}, ${kind}, ${id}, ${types}, ${lastSeq(teamId)}, 0 ${source}`)
     .onConflictDoNothing();
+
+/** The followers of every team that want to know of such an event. They may have no row yet. */
+export const followersAbout = ({ service }: Pick<Deps, "service">, teamId: string, about: About[]): FollowerKey[] =>
+  Object.entries(service.followers)
+    .filter(([, { wants = [] }]) => wants.some((one) => about.includes(one)))
+    .map(([kind]) => ({ teamId, kind, id: teamId }));
 
 /** The followers of a team that an event of the type wakes, or all. `instr` finds the type without reading rows, as `json_each` would. */
 export const followersOf = ({ db }: Pick<Deps, "db">, teamId: string, type?: EventType) =>
@@ -53,9 +62,9 @@ export async function wake(
   isChanged: boolean,
 ): Promise<(FollowerKey & { cursor: number })[]> {
   const woken = keys.map(async (key) => {
-    const object = deps.service.followers[key.kind];
-    if (!object) throw new Error(`No class of objects has the kind ${key.kind}.`);
-    return { ...key, cursor: await object(deps, key).wake(isChanged) };
+    const kind = deps.service.followers[key.kind];
+    if (!kind) throw new Error(`No class of objects has the kind ${key.kind}.`);
+    return { ...key, cursor: await kind.open(deps, key).wake(isChanged) };
   });
   return (await Promise.allSettled(woken)).flatMap((result) => {
     if (result.status === "fulfilled") return [result.value];

@@ -149,7 +149,7 @@ async function finish(
     isAbandoned: isAbandoned.as("abandoned"),
     isThere: isThere.as("there"),
   });
-  const updated = { type: FILE_EVENTS.updated, initiator: actor ?? SYSTEM, file, fields: [kind] };
+  const updated = { type: FILE_EVENTS.updated, initiator: actor ?? SYSTEM, file, fields: [kind], about: [kind] };
   const batch = { replace, note: recordedFile(deps, updated, note), finished, end };
   // The caller had the right when the write began.
   return (await writeWithEvent(deps, batch, { isIdempotent: true, caller: null })).end[0];
@@ -213,7 +213,7 @@ export async function deleteObject(deps: Deps, actor: TeamActor, id: string, kin
   const replaced = whenReplaced(now);
   const { version, dueAt } = fileObjects;
   const wasCurrent = and(eq(fileObjects.state, "replaced"), isNotNull(fileObjects.updatedAt));
-  const updated = { type: FILE_EVENTS.updated, initiator: actor, file, fields: [kind] };
+  const updated = { type: FILE_EVENTS.updated, initiator: actor, file, fields: [kind], about: [kind] };
   const batch = {
     note: recordedFile(deps, updated, note),
     replace: db.update(fileObjects).set(replaced).where(isDeletable),

@@ -32,5 +32,9 @@ export const fileObjects = sqliteTable(
     primaryKey({ columns: [t.teamId, t.fileId, t.version] }),
     uniqueIndex("file_objects_current").on(t.teamId, t.fileId, t.kind, t.name).where(sql`${t.state} = 'current'`),
     index("file_objects_due").on(t.dueAt).where(sql`${t.dueAt} is not null`),
+    // For the files that have one: most objects are waveforms.
+    index("file_objects_transcripts")
+      .on(t.teamId, t.fileId)
+      .where(sql`${t.kind} = 'transcript' and ${t.state} = 'current'`),
   ],
 );

@@ -1,6 +1,6 @@
 import { type Column, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
-import type { EventType } from "../events/event-type.ts";
+import type { About, EventType } from "../events/event-type.ts";
 import { type Initiator, recorded, recordedEach } from "../events/events.ts";
 import type { Batch } from "../platform/db.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
@@ -72,6 +72,7 @@ interface FileChange {
   file: FileOf;
   /** The names of the fields that an update changes. */
   fields?: string[];
+  about?: About[];
   /** Set if the file was uploaded with an upload token. */
   uploadTokenId?: string | null;
   /** Takes the place of the files. */
@@ -81,7 +82,7 @@ interface FileChange {
 /** The change of a file, with its event if it changes the file. The event has the file as it is then. */
 export function recordedFile<C extends Batch>(
   deps: Deps,
-  { type, initiator, file, fields, uploadTokenId, source = sql`${files}` }: FileChange,
+  { type, initiator, file, fields, about, uploadTokenId, source = sql`${files}` }: FileChange,
   change: C,
 ) {
   const { teamId, id } = file;
@@ -89,5 +90,5 @@ export function recordedFile<C extends Batch>(
   const withFields = sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))`;
   const data = fields ? withFields : uploadTokenId ? withToken : METADATA;
   const subject = { teamId, id, version: sql`${files.version}` };
-  return recorded(deps, { type, initiator, subject, data, from: source, where: isFile(file) }, change);
+  return recorded(deps, { type, initiator, subject, data, about, from: source, where: isFile(file) }, change);
 }

@@ -111,6 +111,12 @@ const CONDITIONS: Conditions = {
 };
 const FILTERS = Object.keys(CONDITIONS) as (keyof FileFilters)[];
 
+/** The condition of some filters on a file. Undefined if none is given. */
+export function conditionOf(filters: FileFilters): SQL | undefined {
+  const given = FILTERS.filter((name) => filters[name] !== undefined);
+  return and(...given.map((name) => CONDITIONS[name](filters[name] as never)));
+}
+
 /** An index that a list reads in the index's order. */
 interface Index {
   from: SQL;

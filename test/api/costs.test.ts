@@ -207,6 +207,8 @@ describe("Until its response", () => {
     // As for a waveform.
     "PUT /docs/v1/uploads/{id}/transcript": { trips: 3, r2: ["put"] },
     "DELETE /docs/v1/uploads/{id}/transcript": { r2: ["delete"] },
+    // It has no words. Only the object knows whether its index is complete.
+    "GET /docs/v1/transcripts": { trips: 1 },
     // Stores nothing.
     "POST /docs/v1/uploadtokens": { trips: 1 },
     // Count the files first, for the heavy limit.
@@ -453,7 +455,8 @@ describe("The rows written", () => {
     for (const isNew of [true, false]) {
       const { inTotal } = await send(name, path, { ...requestFor(routeNamed(name)), token });
       expect(inTotal.rowsWritten).toBe(isNew ? 6 : 8);
-      expect(inTotal.rowsRead, isNew ? "new" : "replacement").toBeLessThanOrEqual(CREDENTIAL_ROWS + 20);
+      // Two are those of the search index, which follows the log of a team that has transcripts.
+      expect(inTotal.rowsRead, isNew ? "new" : "replacement").toBeLessThanOrEqual(CREDENTIAL_ROWS + 22);
     }
     expect((await send(reading, path, { token })).inTotal.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 3);
     const [withTwo, without] = [
@@ -465,6 +468,29 @@ describe("The rows written", () => {
   });
 });
 
+describe("A search of transcripts", () => {
+  const search = (token: string, words: string) =>
+    send("GET /docs/v1/transcripts", `/docs/v1/transcripts?search=${words}`, { token });
+  const setTranscript = (id: string) =>
+    team.call("PUT", `/docs/v1/uploads/${id}/transcript`, {
+      body: "WEBVTT\n\n00:00.000 --> 00:01.000\nzirconium",
+      headers: { "Content-Type": "text/vtt" },
+    });
+
+  test("costs two round trips and a call of the object, and three for a contributor", async () => {
+    const token = await newSession(team, await newUser({ ...account(), role: "contributor" }));
+    for (const caller of [team.token, token]) await setTranscript((await put(64, {}, undefined, caller)).id);
+    const [all, own] = [await search(team.token, "zirconium"), await search(token, "zirconium")];
+    expect(await all.response.json()).toMatchObject({ message: "Files: 2." });
+    expect(await own.response.json()).toMatchObject({ message: "Files: 1." });
+    expect(all.byResponse).toMatchObject({ trips: AUTHORIZED_FIRST, objects: 1 });
+    expect(own.byResponse).toMatchObject({ trips: AUTHORIZED_FIRST + 1, objects: 1 });
+    // The caller twice, and of each file its rows for the list and the transcript. A contributor's list reads all transcripts of the team.
+    expect(all.inTotal.rowsRead).toBeLessThanOrEqual(2 * CREDENTIAL_ROWS + 2 * 4);
+    expect(own.inTotal.rowsRead).toBeLessThanOrEqual(100);
+  });
+});
+
 describe("The rows written for a transcript", () => {
   const [setting, getting] = ["PUT /docs/v1/uploads/{id}/transcript", "GET /docs/v1/uploads/{id}/transcript"];
   const set = (id: string) =>
@@ -473,11 +499,16 @@ describe("The rows written for a transcript", () => {
   test("are those of the file and the transcript, and of the event, and a read adds one", async () => {
     const { id } = await put();
     const [first, second] = [(await set(id)).inTotal, (await set(id)).inTotal];
-    // Two count its bytes until it is replaced, and two no longer.
-    expect([first.rowsWritten, second.rowsWritten]).toEqual([8, 12]);
+    // One is that of the index of transcripts. Two count its bytes until it is replaced, and two no longer.
+    expect([first.rowsWritten, second.rowsWritten]).toEqual([9, 13]);
     expect((await send(getting, pathTo(routeNamed(getting), id), { token: team.token })).inTotal.rowsRead).toBe(
       CREDENTIAL_ROWS + 2,
     );
+  });
+
+  test("wake the search index, which an upload does not", async () => {
+    const sent = await put();
+    expect([sent.inTotal.objects, (await set(sent.id)).inTotal.objects]).toEqual([0, 1]);
   });
 
   test("are one more in the deletion of its file", async () => {

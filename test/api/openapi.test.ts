@@ -81,6 +81,7 @@ const PARAMETERS: Record<string, string[]> = {
   ],
   "PUT /docs/v1/uploads/{id}/transcript": ["language"],
   "GET /docs/v1/tags": ["limit", "cursor", "prefix"],
+  "GET /docs/v1/transcripts": ["search", "file", "folder", "under", "uploadedBy", "limit", "cursor"],
   "GET /docs/v1/folders": ["limit", "cursor", "under", "deep"],
   "PATCH /docs/v1/uploads/{id}": ["If-Match"],
   "POST /docs/v1/uploads": ["limit", "Content-Digest", "Repr-Digest", "Idempotency-Key"],

@@ -25,6 +25,7 @@ const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN" | "DEAD_LETTERS"> | "S3
     BULK_JOBS: true,
     WAVEFORMS: true,
     WEBHOOKS: true,
+    SEARCH: true,
     PAGES: true,
     LIGHT_LIMIT: true,
     HEAVY_LIMIT: true,

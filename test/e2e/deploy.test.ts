@@ -128,7 +128,7 @@ describe("The configuration check", () => {
     ],
     [
       "without the migration that creates the class of objects",
-      [['new_sqlite_classes = ["WebhookObject"]', "new_sqlite_classes = []"]],
+      [['new_sqlite_classes = ["WebhookObject", "SearchObject"]', 'new_sqlite_classes = ["SearchObject"]']],
       "[[migrations]] must create the class WebhookObject by new_sqlite_classes.",
     ],
     [

@@ -14,7 +14,7 @@ export const FAILURES = ["transient", "permanent", "outage", "death"] as const;
 /** "after": the call took effect, but its result was lost. */
 export const MOMENTS = ["before", "after"] as const;
 
-/** `Object`: the objects of webhooks, their alarms, and their requests to endpoints. */
+/** `Object`: the Durable Objects, their alarms, and the requests of webhooks to endpoints. */
 export type BindingName = "D1" | "R2" | "Queue" | "Object";
 
 export interface Fault {
@@ -80,7 +80,7 @@ export interface Effects {
   r2: string[];
   /** Messages put on the queue. */
   messages: number;
-  /** Calls to objects of webhooks. */
+  /** Calls to Durable Objects. */
   objects: number;
 }
 
@@ -119,6 +119,7 @@ interface Bindings {
   WAVEFORMS?: Queue | undefined;
   RECOVERY?: Queue | undefined;
   WEBHOOKS?: DurableObjectNamespace | undefined;
+  SEARCH?: DurableObjectNamespace | undefined;
 }
 
 /** The databases of an environment: `DB`, `DB_1`, … */
@@ -238,7 +239,7 @@ export class ProxiedBindings {
 
   /** Returns the environment with its bindings behind this proxy. */
   wrap<E extends Bindings>(env: E): E {
-    const { BUCKET, JOBS, BULK_JOBS, WAVEFORMS, RECOVERY, WEBHOOKS } = env;
+    const { BUCKET, JOBS, BULK_JOBS, WAVEFORMS, RECOVERY, WEBHOOKS, SEARCH } = env;
     return {
       ...env,
       ...Object.fromEntries(databasesIn(env).map(([name, database]) => [name, this.database(database)])),
@@ -248,6 +249,7 @@ export class ProxiedBindings {
       ...(WAVEFORMS && { WAVEFORMS: this.queue(WAVEFORMS) }),
       ...(RECOVERY && { RECOVERY: this.queue(RECOVERY) }),
       ...(WEBHOOKS && { WEBHOOKS: this.#namespace(WEBHOOKS) }),
+      ...(SEARCH && { SEARCH: this.#namespace(SEARCH) }),
     };
   }
 
@@ -428,7 +430,7 @@ export class ProxiedBindings {
     return this.#send("Object", name, [], work);
   }
 
-  /** A call to the object of a webhook, or of the object to an endpoint. */
+  /** A call to a Durable Object, or of a webhook's object to an endpoint. */
   object<T>(name: string, work: () => Promise<T>, isRead = false): Promise<T> {
     const send = async () => {
       const result = await work();

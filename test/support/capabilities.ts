@@ -1,13 +1,14 @@
 import type { Invariant } from "./invariant.ts";
 import type { ObjectClass } from "./objects.ts";
+import { SEARCH_OBJECTS, searchInvariant } from "./search-objects.ts";
 import { WEBHOOK_OBJECTS, webhookInvariant } from "./webhook-objects.ts";
 
 /* The parts that single capabilities add to a `World`, as service.ts lists them for the service. */
 
 /** The classes of Durable Objects. */
-export const objectClasses: ObjectClass[] = [WEBHOOK_OBJECTS];
+export const objectClasses: ObjectClass[] = [WEBHOOK_OBJECTS, SEARCH_OBJECTS];
 
-export const invariants: Invariant[] = [webhookInvariant];
+export const invariants: Invariant[] = [webhookInvariant, searchInvariant];
 
 /** Whether nothing is left to do in these teams, at most 90. */
 export async function areFinished(teamIds: string[]): Promise<boolean> {

@@ -1,3 +1,5 @@
+import type { ObjectClass } from "./objects.ts";
+
 /** A rule that always holds for the records of a capability. `results` are the rows of each of its queries. */
 export interface Invariant {
   /** Their parameter is the team. */
@@ -9,5 +11,8 @@ export interface Invariant {
   /** Whether nothing is left to do in these teams, at most 90. */
   isFinished(teamIds: string[]): Promise<boolean>;
   /** Once nothing is left to do, of the objects of a world. */
-  expectSettled(teamId: string, objects: { name: string; at: number | null }[]): Promise<void>;
+  expectSettled(
+    teamId: string,
+    objects: { objectClass: ObjectClass; name: string; at: number | null }[],
+  ): Promise<void>;
 }

@@ -17,7 +17,7 @@ export interface OpenObject {
 
 /** A class of Durable Objects. */
 export interface ObjectClass {
-  readonly binding: "WEBHOOKS";
+  readonly binding: "WEBHOOKS" | "SEARCH";
   readonly namespace: DurableObjectNamespace;
   open(deps: Deps, state: State): OpenObject;
   /** The methods that the Worker calls. */
@@ -26,8 +26,8 @@ export interface ObjectClass {
   readonly reads: readonly string[];
   /** The one that sets the alarm to now. */
   readonly wakes: string;
-  /** The one that does so, and waits for what the alarm does. */
-  readonly waits: string;
+  /** The one that does so, and waits for what the alarm does, if there is one. */
+  readonly waits?: string;
   /** Has the dependencies reach the objects in this namespace. */
   connect(deps: Deps, namespace: DurableObjectNamespace): Deps;
   /** Logs an alarm that failed, as the Worker does. @returns after how many milliseconds it runs again */

@@ -67,7 +67,7 @@ export const PERMISSIONS: Record<string, Permission> = {
   ...needing("files:upload", "createUploadToken", { only: "issuer" }),
   ...needing(
     "files:read",
-    "listFiles getFileMetadata getWaveform getTranscript getUsage listUnfinishedUploads listFolders listTags",
+    "listFiles getFileMetadata getWaveform getTranscript getUsage listUnfinishedUploads listFolders listTags searchTranscripts",
   ),
   ...needing("files:read", "getFileStatus", { isUploaders: true }),
   ...needing("files:read", "getTeam", { isOperators: true }),

@@ -96,7 +96,8 @@ export const webhookInvariant: Invariant = {
   async expectSettled(teamId, objects) {
     const { results } = await DB.prepare("select id from webhooks where team_id = ?").bind(teamId).all<WebhookKey>();
     const known = new Set(results.map(({ id }) => id));
-    for (const { name, at } of objects) {
+    for (const { objectClass, name, at } of objects) {
+      if (objectClass !== WEBHOOK_OBJECTS) continue;
       const key = keyOf(name);
       if (key.teamId !== teamId) continue;
       const isUsed = !(await isEmpty(key));

@@ -1,5 +1,5 @@
 -- deleteFile: DELETE /docs/v1/uploads/{id}
--- 2 round trips, 27 rows read, 4 written
+-- 2 round trips, 28 rows read, 4 written
 
 -- Round trip 1
 
@@ -254,7 +254,7 @@ select
 from uploads
 where (uploads.team_id = ? and uploads.file_id = ? and uploads.status = 'canceled');
 
--- followers.1: 0 rows read
+-- followers.1: 1 row read
 --   SEARCH followers USING PRIMARY KEY (team_id=?)
 select team_id, kind, id
 from followers

@@ -1,5 +1,5 @@
 -- deleteTranscript: DELETE /docs/v1/uploads/{id}/transcript
--- 2 round trips, 16 rows read, 6 written
+-- 2 round trips, 17 rows read, 6 written
 
 -- Round trip 1
 
@@ -170,7 +170,7 @@ where
     and (file_objects.state = ? and file_objects.updated_at is not null)
   );
 
--- followers.1: 0 rows read
+-- followers.1: 1 row read
 --   SEARCH followers USING PRIMARY KEY (team_id=?)
 select team_id, kind, id
 from followers

@@ -1,5 +1,5 @@
 -- setTranscript: PUT /docs/v1/uploads/{id}/transcript
--- 3 round trips, 28 rows read, 12 written
+-- 3 round trips, 29 rows read, 13 written
 
 -- Round trip 1
 
@@ -320,7 +320,7 @@ select
 from files
 where ((files.team_id = ? and files.id = ?) and changes() > 0);
 
--- batch.finished: 2 rows read, 2 written
+-- batch.finished: 2 rows read, 3 written
 --   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
@@ -394,7 +394,7 @@ select
   ) as there
 from (select 1) one;
 
--- followers.1: 0 rows read
+-- followers.1: 1 row read
 --   SEARCH followers USING PRIMARY KEY (team_id=?)
 select team_id, kind, id
 from followers

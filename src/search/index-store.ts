@@ -1,0 +1,211 @@
+import type { Part, PartText } from "./parts.ts";
+
+/*
+ * The storage of a team's index, in the SQLite of its object: of each transcript its parts, with their words in FTS5, and one row of
+ * state. Every method is synchronous, so nothing else runs in between. `transaction` makes several writes one.
+ */
+
+/** With another format, or another folding of words, an object builds its index again. */
+const FORMAT = 1;
+
+export interface IndexState {
+  format: number;
+  /** The number of the last event that the object has read. */
+  cursor: number;
+  /** The transcripts of files with smaller ids have not been compared with the database. Null once all were, since the index was new. */
+  building: string | null;
+  /** As `building`, for the comparison that begins again after its end, and when it took its last step. */
+  comparing: string;
+  comparedAt: number;
+  /** Some transcripts had no place, in this round of the comparison or in the one before. */
+  isFull: boolean;
+  hasSkipped: boolean;
+  transcripts: number;
+  /** The length of all words. */
+  length: number;
+}
+
+/** After all ids. */
+export const ALL_FILES = "g";
+
+const NEW_STATE: IndexState = {
+  format: FORMAT,
+  cursor: 0,
+  building: ALL_FILES,
+  comparing: ALL_FILES,
+  comparedAt: 0,
+  isFull: false,
+  hasSkipped: false,
+  transcripts: 0,
+  length: 0,
+};
+
+export interface FileVersion {
+  fileId: string;
+  version: string;
+}
+
+/** A part that has the words of a search, by the file. */
+export interface Candidate extends FileVersion {
+  id: number;
+  /** The length of its words. */
+  length: number;
+  ownFrom: number;
+}
+
+/** Of so many files, each is looked up by itself. */
+const MAX_LOOKED_UP = 500;
+
+const lengthOf = (texts: { length: number }[]): number => texts.reduce((sum, { length }) => sum + length, 0);
+
+const TABLES = [
+  `create table if not exists parts (id integer primary key, file_id text not null, version text not null, own_from integer not null,
+    length integer not null, times blob not null, text text not null)`,
+  "create index if not exists parts_of_file on parts (file_id, version, length)",
+  // The words are folded and separated by spaces, and have only letters and digits.
+  "create virtual table if not exists indexed using fts5 (words, tokenize = 'ascii')",
+  "create table if not exists state (id integer primary key check (id = 1), json text not null)",
+];
+
+export class IndexStore {
+  readonly #storage: DurableObjectStorage;
+  #isOpen = false;
+
+  constructor(storage: DurableObjectStorage) {
+    this.#storage = storage;
+  }
+
+  #run<T extends Record<string, SqlStorageValue>>(query: string, values: SqlStorageValue[]): T[] {
+    return this.#storage.sql.exec<T>(query, ...values).toArray();
+  }
+
+  /** Finds nothing in an object that stores nothing, and leaves it like that. */
+  #read<T extends Record<string, SqlStorageValue>>(query: string, ...values: SqlStorageValue[]): T[] {
+    this.#isOpen ||= this.#run("select 1 from sqlite_master where name = 'state'", []).length > 0;
+    return this.#isOpen ? this.#run<T>(query, values) : [];
+  }
+
+  #write(query: string, ...values: SqlStorageValue[]): void {
+    if (!this.#isOpen) for (const table of TABLES) this.#run(table, []);
+    this.#isOpen = true;
+    this.#run(query, values);
+  }
+
+  /** Null if the object stores nothing, or an index of another format. */
+  get state(): IndexState | null {
+    const [row] = this.#read<{ json: string }>("select json from state");
+    const state: IndexState | null = row ? JSON.parse(row.json) : null;
+    return state?.format === FORMAT ? state : null;
+  }
+
+  update(changes: Partial<IndexState>): void {
+    const state: IndexState = { ...(this.state ?? NEW_STATE), ...changes };
+    this.#write("insert or replace into state values (1, ?)", JSON.stringify(state));
+  }
+
+  transaction(work: () => void): void {
+    try {
+      this.#storage.transactionSync(work);
+    } catch (error) {
+      // It may have created the tables.
+      this.#isOpen = false;
+      throw error;
+    }
+  }
+
+  /** The version of a file's transcript that the index has. Null if it has none. */
+  versionOf(fileId: string): string | null {
+    const query = "select version from parts where file_id = ? limit 1";
+    return this.#read<{ version: string }>(query, fileId)[0]?.version ?? null;
+  }
+
+  /** The transcripts of files with an id below one and from another on. */
+  between(from: string, below: string): FileVersion[] {
+    const query = "select distinct file_id as fileId, version from parts where file_id >= ? and file_id < ?";
+    return this.#read<FileVersion & Record<string, SqlStorageValue>>(query, from, below);
+  }
+
+  remove(fileId: string): void {
+    const parts = this.#read<{ id: number; length: number }>("select id, length from parts where file_id = ?", fileId);
+    if (parts.length === 0) return;
+    for (const { id } of parts) {
+      this.#write("delete from indexed where rowid = ?", id);
+      this.#write("delete from parts where id = ?", id);
+    }
+    this.#count(-1, -lengthOf(parts));
+  }
+
+  /** Adds a transcript that the index does not have. */
+  add({ fileId, version }: FileVersion, parts: Part[]): void {
+    for (const { words, times, text, ownFrom } of parts) {
+      this.#write(
+        "insert into parts (file_id, version, own_from, length, times, text) values (?, ?, ?, ?, ?, ?)",
+        fileId,
+        version,
+        ownFrom,
+        words.length,
+        times.buffer as ArrayBuffer,
+        JSON.stringify(text),
+      );
+      this.#write("insert into indexed (rowid, words) values (last_insert_rowid(), ?)", words);
+    }
+    this.#count(1, lengthOf(parts.map(({ words }) => words)));
+  }
+
+  #count(transcripts: number, length: number): void {
+    const state = this.state ?? NEW_STATE;
+    this.update({ transcripts: state.transcripts + transcripts, length: state.length + length });
+  }
+
+  /** The transcript of the oldest file. */
+  get oldest(): string | null {
+    return this.#read<{ id: string | null }>("select min(file_id) as id from parts")[0]?.id ?? null;
+  }
+
+  /** The parts that match an expression, of all files or of these. */
+  candidates(expression: string, fileIds: string[] | null): Candidate[] {
+    const columns = "parts.id, file_id as fileId, version, length, own_from as ownFrom";
+    type Row = Candidate & Record<string, SqlStorageValue>;
+    if (fileIds === null) {
+      return this.#read<Row>(
+        `select ${columns} from indexed join parts on parts.id = indexed.rowid where indexed match ?`,
+        expression,
+      );
+    }
+    // Of few files, each is looked up by itself. How many others match makes no difference then.
+    if (fileIds.length <= MAX_LOOKED_UP) {
+      return this.#read<Row>(
+        `select ${columns} from json_each(?) file cross join parts on file_id = file.value
+         cross join indexed on indexed.rowid = parts.id where indexed match ?`,
+        JSON.stringify(fileIds),
+        expression,
+      );
+    }
+    return this.#read<Row>(
+      `select ${columns} from indexed join parts on parts.id = indexed.rowid
+       where indexed match ? and file_id in (select value from json_each(?))`,
+      expression,
+      JSON.stringify(fileIds),
+    );
+  }
+
+  wordsOf(id: number): string {
+    return this.#read<{ words: string }>("select words from indexed where rowid = ?", id)[0]?.words ?? "";
+  }
+
+  timesOf(id: number): Uint32Array {
+    const [row] = this.#read<{ times: ArrayBuffer }>("select times from parts where id = ?", id);
+    return new Uint32Array(row?.times ?? new ArrayBuffer(0));
+  }
+
+  textOf(id: number): PartText {
+    const [row] = this.#read<{ text: string }>("select text from parts where id = ?", id);
+    return row ? JSON.parse(row.text) : { speakers: [], cues: [] };
+  }
+
+  /** Deletes everything, the tables and the alarm included. */
+  async empty(): Promise<void> {
+    await this.#storage.deleteAll();
+    this.#isOpen = false;
+  }
+}

@@ -1,0 +1,165 @@
+import type { Candidate, IndexStore } from "./index-store.ts";
+import type { FoundFile, Match, SearchRequest, SearchResult } from "./indexes.ts";
+import type { PartText } from "./parts.ts";
+import { CueTimes, findPlaces, MAX_COUNTED, type Place } from "./places.ts";
+import { allOf, marksOf, nearOf, type Term } from "./words.ts";
+
+/*
+ * Ranks the transcripts that have all terms of a search. FTS5 finds them; their scores follow from their own words. Nothing here waits,
+ * so a search takes the thread of its object for as long as it reads: its bound is a number of characters, because a clock stands still
+ * meanwhile.
+ */
+
+/** Words of transcripts that are read for their scores: those of about 450 hours. */
+const EXAMINED_LENGTH = 24_000_000;
+/** About 30 s of fast speech. */
+const NEAR_WORDS = 100;
+/** A match shows this much of a transcript. Its words are sought in a longer text. */
+const MAX_MATCH_LENGTH = 400;
+const MAX_JOINED_LENGTH = 20_000;
+/** What a shortened match shows before its first word. */
+const LEAD_LENGTH = 60;
+
+interface FoundPlace {
+  part: number;
+  place: Place;
+}
+
+interface Ranked {
+  fileId: string;
+  version: string;
+  parts: Candidate[];
+  /** 0 if it was not read. */
+  score: number;
+  places: FoundPlace[] | null;
+}
+
+/** Newest first: ids begin with a time. */
+const byId = (a: { fileId: string }, b: { fileId: string }) => (a.fileId < b.fileId ? 1 : -1);
+const byScore = (a: Ranked, b: Ranked) => b.score - a.score || byId(a, b);
+
+function filesOf(candidates: Candidate[]): Ranked[] {
+  const byFile = Map.groupBy(candidates, ({ fileId }) => fileId);
+  return [...byFile].map(([fileId, parts]) => ({
+    fileId,
+    version: parts[0]?.version ?? "",
+    parts: parts.sort((a, b) => a.id - b.id),
+    score: 0,
+    places: null,
+  }));
+}
+
+export class Ranking {
+  readonly #store: IndexStore;
+  readonly #terms: Term[];
+
+  constructor(store: IndexStore, terms: Term[]) {
+    this.#store = store;
+    this.#terms = terms;
+  }
+
+  page({
+    fileIds,
+    after,
+    limit,
+    matches,
+  }: Omit<SearchRequest, "terms" | "askedAt">): Pick<SearchResult, "files" | "hasMore"> {
+    const files = filesOf(this.#store.candidates(allOf(this.#terms), fileIds));
+    for (const file of this.#examined(files, fileIds)) this.#read(file, MAX_COUNTED);
+    const isAfter = ({ score, fileId }: Ranked) =>
+      after === null || score < after.score || (score === after.score && fileId < after.fileId);
+    const ranked = files.filter(isAfter).sort(byScore);
+    const page = ranked.slice(0, limit).map((file) => this.#found(file, matches));
+    return { files: page, hasMore: ranked.length > limit };
+  }
+
+  /** The files that are read: all, or the newest ones of those whose terms stand close together, and then the newest others. */
+  #examined(files: Ranked[], fileIds: string[] | null): Ranked[] {
+    const lengthOf = ({ parts }: Ranked) => parts.reduce((sum, { length }) => sum + length, 0);
+    const total = files.reduce((sum, file) => sum + lengthOf(file), 0);
+    if (total <= EXAMINED_LENGTH) return files;
+    const near = new Set(this.#store.candidates(nearOf(this.#terms, NEAR_WORDS), fileIds).map(({ fileId }) => fileId));
+    const ordered = files.toSorted((a, b) => Number(near.has(b.fileId)) - Number(near.has(a.fileId)) || byId(a, b));
+    let length = 0;
+    return ordered.filter((file) => {
+      length += lengthOf(file);
+      return length <= EXAMINED_LENGTH;
+    });
+  }
+
+  /** Finds the places of a file. Of the parts of a long transcript, those with the best places count. */
+  #read(file: Ranked, limit: number): FoundPlace[] {
+    const found = file.parts.map((part) => {
+      const times = new CueTimes(this.#store.timesOf(part.id));
+      return { part, ...findPlaces(this.#store.wordsOf(part.id), times, this.#terms, limit) };
+    });
+    file.score = Math.max(0, ...found.map(({ score = 0 }) => score));
+    const isClose = file.score > 1;
+    file.places = found
+      .filter(({ score = 0 }) => score > 1 === isClose)
+      // The part before has what the parts share.
+      .flatMap(({ part, places = [] }) =>
+        places.filter((place) => place.lastCue >= part.ownFrom).map((place) => ({ part: part.id, place })),
+      );
+    return file.places;
+  }
+
+  #found(file: Ranked, matches: number): FoundFile {
+    const { score } = file;
+    const known = matches > MAX_COUNTED ? null : file.places;
+    const places = known ?? this.#read(file, Math.max(matches, MAX_COUNTED));
+    const best = places.toSorted((a, b) => b.place.closeness - a.place.closeness).slice(0, matches);
+    const shown = new Set(best);
+    const texts = new Map<number, PartText>();
+    const textOf = (part: number) => {
+      const text = texts.get(part) ?? this.#store.textOf(part);
+      texts.set(part, text);
+      return text;
+    };
+    return {
+      fileId: file.fileId,
+      version: file.version,
+      score,
+      matchCount: places.length,
+      matches: places.filter((one) => shown.has(one)).map(({ part, place }) => this.#match(textOf(part), place)),
+    };
+  }
+
+  #match({ speakers, cues }: PartText, { firstCue, lastCue }: Place): Match {
+    const shown = cues.slice(firstCue, lastCue + 1);
+    let text = "";
+    const turns: { from: number; speaker: string | null }[] = [];
+    for (const [, , ...said] of shown) {
+      for (const [speaker, words] of said) {
+        if (text.length > MAX_JOINED_LENGTH) break;
+        if (text !== "") text += " ";
+        turns.push({ from: text.length, speaker: speakers[speaker] ?? null });
+        text += words;
+      }
+    }
+    const marks = marksOf(text, this.#terms);
+    const first = marks[0]?.[0] ?? 0;
+    const { from, to } = shortened(text, first);
+    return {
+      startSeconds: shown[0]?.[0] ?? 0,
+      endSeconds: shown.reduce((max, [, end]) => Math.max(max, end), 0),
+      speaker: turns.findLast((turn) => turn.from <= first)?.speaker ?? null,
+      text: text.slice(from, to),
+      marks: marks
+        .filter(([start, end]) => start >= from && end <= to)
+        .map(([start, end]): [number, number] => [start - from, end - from]),
+    };
+  }
+}
+
+/** The range of a long text that is shown: from some words before the first mark on. */
+function shortened(text: string, first: number): { from: number; to: number } {
+  if (text.length <= MAX_MATCH_LENGTH) return { from: 0, to: text.length };
+  const lead = Math.max(0, Math.min(first - LEAD_LENGTH, text.length - MAX_MATCH_LENGTH));
+  const space = text.indexOf(" ", lead);
+  const from = lead === 0 ? 0 : space >= 0 && space < first ? space + 1 : first;
+  const last = text.lastIndexOf(" ", from + MAX_MATCH_LENGTH);
+  const end = from + MAX_MATCH_LENGTH >= text.length ? text.length : last > first ? last : from + MAX_MATCH_LENGTH;
+  // No half of a character.
+  return { from, to: text.slice(from, end).isWellFormed() ? end : end - 1 };
+}

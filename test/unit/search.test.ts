@@ -1,0 +1,114 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Cue } from "../../src/cues.ts";
+import { partsOf } from "../../src/search/parts.ts";
+import { CueTimes, findPlaces } from "../../src/search/places.ts";
+import { allOf, marksOf, termsOf, wordsIn } from "../../src/search/words.ts";
+
+const cueOf = (text: string, start: number, end = start + 5): Cue => ({ start, end, turns: [{ speaker: null, text }] });
+const saidAt = (...cues: [text: string, start: number][]) => partsOf(cues.map(([text, start]) => cueOf(text, start)));
+
+describe("The words of a search", () => {
+  test.each<[string, string]>([
+    ["night shift", '"night" AND "shift" *'],
+    ["night night", '"night" *'],
+    ["night a", '"night" AND "a"'],
+    ['"night shift" gate', '"night shift" AND "gate" *'],
+    ['gate "night shift"', '"gate" AND "night shift"'],
+    ['"night shift', '"night" AND "shift" *'],
+    ["O'Neill-Smith", '"o neill smith" *'],
+    ["東京 塔", '"東 京" AND "塔"'],
+    ['a"b"c', '"a" AND "b" AND "c"'],
+    ['* " ( ) : ^ - + NEAR', '"near" *'],
+  ])("%j are %s", (search, expression) => {
+    expect(allOf(termsOf(search))).toBe(expression);
+  });
+
+  test("are letters and digits, whatever is searched", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "grapheme", maxLength: 50 }), (search) => {
+        for (const { words } of termsOf(search)) for (const word of words) expect(word).toMatch(/^[\p{L}\p{N}]+$/u);
+      }),
+    );
+  });
+
+  test("are found in a text that has them", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "grapheme", maxLength: 30 }), fc.string({ maxLength: 10 }), (text, before) => {
+        const terms = termsOf(text.replaceAll(/["“”„«»]/g, " "));
+        const [part] = saidAt([`${before} ${text}`, 0]);
+        const found = findPlaces(part?.words ?? "", new CueTimes(part?.times ?? new Uint32Array()), terms);
+        expect(terms.length === 0 || found?.places.length).toBeTruthy();
+        if (terms.length > 0) expect(marksOf(text, terms).length).toBeGreaterThan(0);
+      }),
+    );
+  });
+
+  test("stand where they are in the given text", () => {
+    const text = "Ein ﬁnaler Straßen-Test ½";
+    expect(wordsIn(text).map(({ word, start, end }) => [word, text.slice(start, end)])).toEqual([
+      ["ein", "Ein"],
+      ["finaler", "ﬁnaler"],
+      ["strassen", "Straßen"],
+      ["test", "Test"],
+      ["1", "½"],
+      ["2", "½"],
+    ]);
+  });
+});
+
+describe("A place", () => {
+  const placesOf = (search: string, ...cues: [string, number][]) => {
+    const [part] = saidAt(...cues);
+    return findPlaces(part?.words ?? "", new CueTimes(part?.times ?? new Uint32Array()), termsOf(`${search} `));
+  };
+  const cuesOf = (found: ReturnType<typeof placesOf>) =>
+    found?.places.map(({ firstCue, lastCue }) => [firstCue, lastCue]);
+
+  test("has all words within 30 s", () => {
+    expect(cuesOf(placesOf("night shift", ["night", 0], ["hm", 10], ["shift", 30]))).toEqual([[0, 2]]);
+    // Further apart, it is that of the rarest word.
+    const far = placesOf("night shift", ["night", 0], ["night hm", 10], ["shift", 41]);
+    expect([cuesOf(far), (far?.score ?? 1) < 1]).toEqual([[[2, 2]], true]);
+  });
+
+  test("is the one in which they stand closest", () => {
+    expect(cuesOf(placesOf("a b c", ["a", 0], ["b", 5], ["c b a", 10], ["hm", 15], ["b", 20]))).toEqual([[2, 2]]);
+  });
+
+  test("is found on both sides of a word", () => {
+    expect(cuesOf(placesOf("x a b", ["a", 0], ["hm", 5], ["x", 10], ["hm", 15], ["b", 20]))).toEqual([[0, 4]]);
+  });
+
+  test("is found in cues that are out of order or overlap", () => {
+    expect(cuesOf(placesOf("night shift", ["night", 0], ["shift", 0], ["hm", 0]))).toEqual([[0, 1]]);
+  });
+
+  test("is missing if a word is", () => {
+    expect(placesOf("night gate", ["night", 0])).toBeNull();
+  });
+});
+
+describe("The parts of a transcript", () => {
+  test("are one, up to twenty hours of speech", () => {
+    const cues = Array.from({ length: 20 * 720 }, (_, i) =>
+      cueOf("about twelve words of six letters each fit in here", i * 5),
+    );
+    expect(partsOf(cues)).toHaveLength(1);
+  });
+
+  test("fit in a row of 2 MB, share 30 s, and have each cue once as their own", () => {
+    const long = ["word ".repeat(1500), "漢".repeat(9000), "\ufdfa".repeat(9000), `${"x".repeat(30_000)} y`];
+    const cues = Array.from({ length: 300 }, (_, i) => cueOf(long[i % 4] ?? "", i));
+    const parts = partsOf(cues);
+    expect(parts.length).toBeGreaterThan(2);
+    const bytes = (text: string) => Buffer.byteLength(text);
+    for (const { words, text, times } of parts) {
+      expect(bytes(words)).toBeLessThan(1_800_000);
+      expect(bytes(JSON.stringify(text)) + times.byteLength).toBeLessThan(1_900_000);
+    }
+    const own = parts.flatMap(({ text, ownFrom }) => text.cues.slice(ownFrom));
+    const said = own.map(([, , ...turns]) => turns.map(([, text]) => text).join("")).join("");
+    expect(said).toBe(cues.map(({ turns }) => turns[0]?.text).join(""));
+  });
+});
