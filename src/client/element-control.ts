@@ -1,6 +1,8 @@
 // A server that renders the page may import the module, too.
 const Base = globalThis.HTMLElement ?? (class {} as typeof HTMLElement);
 
+const DEFAULT_BITRATE = 64_000;
+
 /**
  * A control of a form. Its attributes are also properties, which frameworks such as React and Vue set, and it says whether
  * the form can be submitted.
@@ -62,6 +64,15 @@ export class FormControl extends Base {
 
   set record(isShown: boolean) {
     this.toggleAttribute("record", Boolean(isShown));
+  }
+
+  /** The bits per second of recordings. Speech in one channel needs no more than the default. */
+  get bitrate(): number {
+    return Number(this.getAttribute("bitrate")) || DEFAULT_BITRATE;
+  }
+
+  set bitrate(bitrate: number | null | undefined) {
+    this.#reflect("bitrate", bitrate ? String(bitrate) : null);
   }
 
   /** Whether there may be several files. */

@@ -1,5 +1,7 @@
-import type { RecordingProperties } from "./element-saved.ts";
 import { create, createButton } from "./element-view.ts";
+import { type Microphone, startRecording } from "./microphone.ts";
+import { fileOf, type RecordingProperties } from "./recording-file.ts";
+import { composeParts } from "./seekable.ts";
 
 /* The recorder of an upload element, which the browser loads with the first recording. */
 
@@ -13,6 +15,8 @@ interface Host {
   focus(): void;
   /** Called every few seconds with the latest part of a recording, and the properties of the whole file. */
   onPart(key: string, properties: RecordingProperties, part: Blob): void;
+  /** Called with the properties of a finished recording. Resolves once they are saved, and only then is it sent. */
+  onFinish(key: string, properties: RecordingProperties): Promise<void>;
   /** Called with a recording that the user sends. */
   onSend(take: Take): void;
   /** Called with the key of a recording that the user cancels. */
@@ -24,86 +28,17 @@ export interface Take {
   /** Identifies the recording in the browser's storage. */
   key: string;
   file: File;
+  properties: RecordingProperties;
 }
 
 /** A recording from the microphone. */
-interface Recording {
+interface Recording extends Microphone {
   key: string;
-  /** Resolves with the file once the recording stops, also if the microphone is disconnected or the limit is reached. */
-  file: Promise<File>;
-  /** Seconds since the start. */
-  seconds(): number;
-  /** The current loudness, from 0 to 1. */
-  level(): number;
-  stop(): void;
+  /** Resolves with the recording once it stops. */
+  take: Promise<Take>;
 }
 
-/** A recording stops here, because a forgotten microphone would fill the device. */
-const MAX_SECONDS = 4 * 3600;
-/** A closed tab loses at most this. */
-const PART_MILLISECONDS = 10_000;
 const METER_MILLISECONDS = 100;
-/** Browsers record one of these types, and name no extension. */
-const EXTENSIONS: Record<string, string> = { "audio/webm": "webm", "audio/ogg": "ogg", "audio/mp4": "m4a" };
-
-/** Asks for the microphone, and starts to record. @throws DOMException if there is none, or if the user denies it */
-async function startRecording(onPart: Host["onPart"]): Promise<Recording> {
-  const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
-  const release = () => {
-    for (const track of stream.getTracks()) track.stop();
-  };
-  try {
-    return record(stream, release, onPart);
-  } catch (error) {
-    release();
-    throw error;
-  }
-}
-
-function record(stream: MediaStream, release: () => void, onPart: Host["onPart"]): Recording {
-  const recorder = new MediaRecorder(stream);
-  const context = new AudioContext();
-  const analyser = context.createAnalyser();
-  context.createMediaStreamSource(stream).connect(analyser);
-  const samples = new Float32Array(analyser.fftSize);
-  const key = `recording ${crypto.getRandomValues(new Uint32Array(4)).join("")}`;
-  const time = new Date().toISOString().slice(0, 19).replaceAll(":", ".").replace("T", " ");
-  const parts: Blob[] = [];
-  const startedAt = performance.now();
-  const stop = () => recorder.state !== "inactive" && recorder.stop();
-  const limit = setTimeout(stop, MAX_SECONDS * 1000);
-  const properties = (): RecordingProperties => {
-    const type = recorder.mimeType;
-    return { name: `Recording ${time}.${EXTENSIONS[type.split(";")[0] ?? ""] ?? "audio"}`, type };
-  };
-  // Another element at this place must find the recording before its first part is there.
-  recorder.onstart = () => onPart(key, properties(), new Blob());
-  const file = new Promise<File>((resolve) => {
-    recorder.ondataavailable = ({ data }) => {
-      parts.push(data);
-      onPart(key, properties(), data);
-    };
-    recorder.onstop = () => {
-      clearTimeout(limit);
-      release();
-      void context.close();
-      const { name, type } = properties();
-      resolve(new File(parts, name, { type }));
-    };
-  });
-  recorder.start(PART_MILLISECONDS);
-  return {
-    key,
-    file,
-    seconds: () => (performance.now() - startedAt) / 1000,
-    level: () => {
-      analyser.getFloatTimeDomainData(samples);
-      // The square root spreads the low levels of speech.
-      return Math.sqrt(samples.reduce((loudest, sample) => Math.max(loudest, Math.abs(sample)), 0));
-    },
-    stop,
-  };
-}
 
 /** Time and level with Stop, and then the playback with Send. */
 export class Recorder {
@@ -113,11 +48,18 @@ export class Recorder {
   readonly #time = create("span", "time");
   readonly #level = create("meter", "level");
   readonly #audio = create("audio", "audio");
+  readonly #paused = create("span", "paused");
+  readonly #pause = createButton("pause", () => this.#recording?.pause(!this.#recording.isPaused()));
   readonly #stop = createButton("stop", () => this.#recording?.stop());
   readonly #send = createButton("send", () => this.#sendTake());
   readonly #discardRecording = createButton("cancel", () => this.discard());
   readonly #discardTake = createButton("cancel", () => this.discard());
-  readonly #recorder = create("div", "recorder", this.#time, this.#level, this.#stop, this.#discardRecording);
+  readonly #recorder = create(
+    "div",
+    "recorder",
+    ...[this.#time, this.#paused, this.#level],
+    ...[this.#pause, this.#stop, this.#discardRecording],
+  );
   readonly #playback = create("div", "playback", this.#audio, this.#send, this.#discardTake);
   readonly element = create("div", "recording", this.#recorder, this.#playback);
   #recording: Recording | undefined;
@@ -147,30 +89,62 @@ export class Recorder {
   update(isDisabled: boolean): void {
     this.#recorder.hidden = !this.#recording;
     this.#playback.hidden = this.state !== "recorded";
-    for (const button of [this.#stop, this.#send, this.#discardRecording, this.#discardTake]) {
+    for (const button of [this.#pause, this.#stop, this.#send, this.#discardRecording, this.#discardTake]) {
       button.textContent = this.#host.text(button.part.item(1) ?? "");
       button.disabled = isDisabled;
     }
+    const isPaused = this.#recording?.isPaused() ?? false;
+    if (isPaused) this.#pause.textContent = this.#host.text("continue");
+    this.#paused.hidden = !isPaused;
+    this.#paused.textContent = this.#host.text("paused");
     this.#level.ariaLabel = this.#host.text("level");
     this.#audio.ariaLabel = this.#host.text("playback");
   }
 
   /** Records until the user or the browser stops it. @throws DOMException if there is no microphone, or the user denies it */
-  async start(): Promise<void> {
+  async start(bitrate: number): Promise<void> {
+    const key = `recording ${crypto.getRandomValues(new Uint32Array(4)).join("")}`;
     // The last part of a discarded recording still arrives.
-    const recording = await startRecording((key, ...part) => {
-      if (key === this.#recording?.key) this.#host.onPart(key, ...part);
+    const isShown = () => this.#recording?.key === key;
+    let end: (take: Promise<Take>) => void = () => {};
+    const take = new Promise<Take>((resolve) => {
+      end = resolve;
     });
+    const microphone = await startRecording(bitrate, {
+      onPart: (part, properties) => isShown() && this.#host.onPart(key, properties, part),
+      onChange: () => isShown() && this.#showChange(microphone),
+      onEnd: (parts, properties) => end(this.#finish(key, parts, properties)),
+    });
+    const recording = { ...microphone, key, take };
     if (!this.element.isConnected) return recording.stop();
     this.#recording = recording;
     void this.#follow(recording);
   }
 
-  /** Offers a recording of an earlier visit. */
-  offer(take: Take): void {
-    if (this.#takes.some(({ key }) => key === take.key)) return;
+  /**
+   * Offers a recording of an earlier visit.
+   * @param isWanted whether the element still has it, once its file is composed
+   */
+  async offer(key: string, parts: Blob[], saved: RecordingProperties, isWanted: () => boolean): Promise<void> {
+    const { name, type, part, index } = saved;
+    // The browser may have had no space for a part that the index contains.
+    const isComplete = part === parts.length - 1;
+    const pieces = saved.pieces ?? (await composeParts(parts, isComplete ? index : undefined));
+    const take = await this.#finish(key, parts, { name, type, pieces });
+    if (!isWanted() || this.#takes.some(({ key }) => key === take.key)) return;
     this.#takes.push(take);
     this.#show("recovered");
+  }
+
+  /** Saves how the file is composed before any byte of it is sent, so that a resumed upload continues the same file. */
+  async #finish(key: string, parts: Blob[], properties: RecordingProperties): Promise<Take> {
+    await this.#host.onFinish(key, properties);
+    return { key, file: fileOf(parts, properties), properties };
+  }
+
+  #showChange({ isPaused, problem }: Microphone): void {
+    this.#show(problem());
+    this.#host.announce(isPaused() ? "paused" : "announceRecording");
   }
 
   /** Ends the recording, or takes away the shown one, and deletes it. */
@@ -183,7 +157,7 @@ export class Recorder {
   /** Stops recording, and waits for its last part. */
   async stop(): Promise<void> {
     this.#recording?.stop();
-    await this.#recording?.file;
+    await this.#recording?.take;
   }
 
   /** No longer offers the recordings, which stay saved. */
@@ -215,7 +189,7 @@ export class Recorder {
   }
 
   /** Shows time and level until the recording stops, and then its playback. */
-  async #follow({ key, file, seconds, level }: Recording): Promise<void> {
+  async #follow({ key, take: finished, seconds, level, problem }: Recording): Promise<void> {
     const showLevel = () => {
       const whole = Math.floor(seconds());
       this.#time.textContent = `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
@@ -224,13 +198,13 @@ export class Recorder {
     showLevel();
     this.#timer = setInterval(showLevel, METER_MILLISECONDS);
     this.#host.announce("announceRecording");
-    const take = await file;
+    const take = await finished;
     // It was discarded.
     if (this.#recording?.key !== key) return;
     const isStopFocused = this.#stop.matches(":focus");
     this.#end();
-    this.#takes.unshift({ key, file: take });
-    this.#show();
+    this.#takes.unshift(take);
+    this.#show(problem());
     if (isStopFocused) this.#send.focus();
     this.#host.announce("announceRecorded");
   }

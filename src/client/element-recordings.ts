@@ -2,6 +2,7 @@ import { loadSound } from "./element-load.ts";
 import type { Recorder, Take } from "./element-recorder.ts";
 import { lock, recordingPlaceOf, savedUploads } from "./element-saved.ts";
 import { create, createButton } from "./element-view.ts";
+import { fileOf } from "./recording-file.ts";
 import type { SavedUpload } from "./upload.ts";
 
 /*
@@ -14,13 +15,15 @@ interface Host {
   /** The name of the element in the form. */
   name(): string;
   serviceUrl(): string;
+  /** The bits per second of a recording. */
+  bitrate(): number;
   text(name: string): string;
   announce(name: string): void;
   onChange(): void;
   /** Called with a recording that the user sends. */
   onSend(take: Take): void;
   /** Called with a recording that an earlier page was sending. */
-  onResume(take: Take, saved: SavedUpload | undefined): void;
+  onResume(take: Pick<Take, "key" | "file">, saved: SavedUpload | undefined): void;
   onError(code: string, error: unknown): void;
 }
 
@@ -121,9 +124,12 @@ export class Recordings {
         const record = { key, place, at: Date.now(), keptDays: recorder.keptDays, recording };
         this.#lastPart = savedUploads.append(record, part);
       },
+      onFinish: async (key, recording) => {
+        await this.#lastPart;
+        await savedUploads.update([key], { recording });
+      },
       onSend: (take) => {
-        const { name, type } = take.file;
-        void savedUploads.update([take.key], { recording: { name, type, isSent: true } });
+        void savedUploads.update([take.key], { recording: { ...take.properties, isSent: true } });
         this.#host.onSend(take);
       },
       onDiscard: (key) => {
@@ -141,7 +147,7 @@ export class Recordings {
     this.#isAsking = true;
     this.#show("");
     try {
-      await (await this.#load().catch((error) => this.#fail("connection_failed", error)))?.start();
+      await (await this.#load().catch((error) => this.#fail("connection_failed", error)))?.start(this.#host.bitrate());
     } catch (error) {
       const isDenied = error instanceof DOMException && ["NotAllowedError", "SecurityError"].includes(error.name);
       this.#fail(isDenied ? "microphone_denied" : "microphone_missing", error);
@@ -165,17 +171,19 @@ export class Recordings {
     // The element was removed in the meantime.
     if (this.#locks.get(key) !== locking) return;
     if (!recording) return this.unlock(key);
-    const { name, type, isSent } = recording;
-    const file = new File(await savedUploads.parts(key), name, { type });
+    const { isSent, ...properties } = recording;
+    const parts = await savedUploads.parts(key);
+    const file = fileOf(parts, properties);
     // Its page was closed before the first part was there.
     if (file.size === 0) {
       void savedUploads.delete([key]);
       return this.unlock(key);
     }
+    // What is being sent stays as it is.
     if (isSent) return this.#host.onResume({ key, file }, saved);
     const recorder = await this.#load().catch(() => undefined);
     // Without a connection, it stays saved for the next page.
     if (!recorder) return this.unlock(key);
-    if (this.#locks.get(key) === locking) recorder.offer({ key, file });
+    await recorder.offer(key, parts, properties, () => this.#locks.get(key) === locking);
   }
 }

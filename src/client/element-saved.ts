@@ -1,13 +1,8 @@
 import { BrowserStore, type UploadRecord } from "./browser-store.ts";
+import type { RecordingProperties } from "./recording-file.ts";
 import type { UploadState } from "./upload-queue.ts";
 
 /* The data that the upload element keeps in the browser's storage, and for whom. */
-
-/** The name and type of a recording. */
-export interface RecordingProperties {
-  name: string;
-  type: string;
-}
 
 /** A file in the browser's storage. */
 export interface SavedFile extends UploadRecord {

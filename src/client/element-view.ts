@@ -11,6 +11,9 @@ export const TEXTS = {
   remove: "Remove",
   retry: "Retry",
   record: "Record",
+  pause: "Pause",
+  continue: "Continue",
+  paused: "Paused",
   stop: "Stop",
   send: "Send",
   level: "Microphone level",
@@ -41,6 +44,8 @@ export const TEXTS = {
   // Messages by error code. For other codes, the message of the service is shown.
   microphone_denied: "Allow this page to use your microphone, then record again.",
   microphone_missing: "No microphone found. Connect one, then record again.",
+  microphone_muted: "Your microphone is in use elsewhere. The recording continues afterwards.",
+  microphone_lost: "Your microphone was disconnected. Send or cancel your recording.",
   file_too_large: "This file is too large.",
   file_empty: "This file is empty.",
   file_unreadable: "This file can't be read. Choose it again.",
@@ -78,7 +83,7 @@ export const STYLES = `
 [part~=item], [part=recorder], [part=playback] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 8px 0; }
 [part=name] { flex: 1 1 10em; overflow-wrap: anywhere; }
 [part=progress] { flex: 2 1 8em; min-width: 4em; accent-color: currentColor; }
-[part=status], [part=time] { font-size: 0.875em; font-variant-numeric: tabular-nums; }
+[part=status], [part=time], [part=paused] { font-size: 0.875em; font-variant-numeric: tabular-nums; }
 [part=level] { flex: 1 1 6em; max-width: 16em; min-width: 4em; height: 8px; border-radius: 4px; }
 [part=audio] { flex: 1 1 14em; min-width: 0; max-width: 100%; }
 [part=message] { margin: 8px 0; }

@@ -47,7 +47,7 @@ declare global {
 /**
  * An upload control of a form. Its attributes are also properties: `url` of the service, `token` (an upload token or public
  * key), `name` of the ids in the form, `required`, `disabled`, `multiple`, and `record` for a button that records from the
- * microphone. It sets `data-state` to the state of all files.
+ * microphone, with the `bitrate` of its recordings. It sets `data-state` to the state of all files.
  */
 export class StowageUpload extends FormControl {
   static readonly observedAttributes = ["url", "token", "name", "record", "required", "multiple"];
@@ -77,6 +77,7 @@ export class StowageUpload extends FormControl {
   readonly #recordings = new Recordings({
     name: () => this.name,
     serviceUrl: () => this.#serviceUrl,
+    bitrate: () => this.bitrate,
     text: (name) => this.#text(name),
     announce: (name) => this.#announcer.announce(this.#text(name)),
     onChange: () => this.#update(),

@@ -89,3 +89,14 @@ export function compose(index: StreamIndex): Piece[] | undefined {
     return undefined;
   }
 }
+
+/** Composes the file of a recording that has ended. @param index what is known of it; without one, all is read */
+export async function composeParts(parts: Blob[], index = createIndex()): Promise<Piece[] | undefined> {
+  try {
+    await readRest(index, new Blob(parts));
+    return compose(index);
+  } catch {
+    // The browser can't read a part. The file stays as it was recorded.
+    return undefined;
+  }
+}

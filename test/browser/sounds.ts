@@ -1,4 +1,5 @@
-import { le32, riffChunk, wav } from "../audio/build.ts";
+import { addBytes, compose, createIndex } from "../../src/client/seekable.ts";
+import { concat, le32, riffChunk, wav } from "../audio/build.ts";
 
 /* Recordings that are longer than those in test/audio. */
 
@@ -19,3 +20,11 @@ export const tone = (seconds: number, rate = 8000): BlobPart =>
 
 /** Silence of 32 kB a second. */
 export const silence = (seconds: number): BlobPart => recording(new Uint8Array(seconds * 32_000), 16_000, 16);
+
+/** Returns the file that the recorder makes of a stream. */
+export function seekable(stream: Uint8Array): Uint8Array {
+  const index = createIndex();
+  addBytes(index, stream);
+  const pieces = compose(index) ?? [[0, stream.length] as [number, number]];
+  return concat(pieces.map((piece) => (Array.isArray(piece) ? stream.subarray(...piece) : piece)));
+}

@@ -12,15 +12,19 @@ import { gzipSync } from "node:zlib";
 import type { Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
 import type { StowageUpload } from "../../src/client/element.ts";
+import type { SavedFile } from "../../src/client/element-saved.ts";
 import type { UploadTokenInput } from "../../src/client/index.ts";
+import { webm } from "../audio/recorded/recorded.ts";
 import { MEBIBYTE } from "../support/bytes.ts";
-import { Line } from "../support/line.ts";
+import { type Fault, Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, sample, type Team, url } from "../support/team.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { expectAccessible, tabTo } from "./appearance.ts";
 import { dropFiles } from "./dragging.ts";
 import { hold, respond } from "./fakes.ts";
 import type { Problems } from "./problems.ts";
+import { seekable } from "./sounds.ts";
+import { readDatabases } from "./storage.ts";
 import { test as base, expect, failRequests, type OpenPage } from "./support.ts";
 
 /* Pages of another origin than the service, as its users have them. */
@@ -712,6 +716,55 @@ const failTokens = (element: Locator, key: string) =>
   }, key);
 const restoreTokens = (page: Page) => page.evaluate(() => Reflect.set(window, "isOnline", true));
 
+/** The record of the only recording in the browser's storage. */
+const savedRecording = async (page: Page) => {
+  const [record] = ((await readDatabases(page)).records ?? []) as SavedFile[];
+  return record ?? ({} as Partial<SavedFile>);
+};
+
+/** Saves a recording of an earlier visit for the element "recordings" of the page, in parts. */
+const saveRecording = (page: Page, stream: Uint8Array) =>
+  page.evaluate(
+    async ([base64, partBytes]) => {
+      const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+      const opening = indexedDB.open("stowage-upload");
+      await new Promise((done) => {
+        opening.onsuccess = done;
+      });
+      const transaction = opening.result.transaction(["records", "files"], "readwrite");
+      const key = "recording 1";
+      let parts = 0;
+      for (let at = 0; at < bytes.length; at += partBytes)
+        transaction.objectStore("files").put(new Blob([bytes.slice(at, at + partBytes)]), [key, parts++]);
+      const recording = { name: "Recording.webm", type: "audio/webm;codecs=opus" };
+      const place = "recordings / recordings";
+      transaction
+        .objectStore("records")
+        .put({ key, place, at: Date.now(), keptDays: 30, recording, parts, savedBytes: 0 });
+      await new Promise((done) => {
+        transaction.oncomplete = done;
+      });
+      opening.result.close();
+    },
+    [Buffer.from(stream).toString("base64"), 80_000] as const,
+  );
+
+/** Seeks to the middle of the sound. @returns its duration */
+const seek = (audio: Locator) =>
+  audio.evaluate(
+    (one: HTMLAudioElement) =>
+      new Promise<{ duration: number }>((resolve, reject) => {
+        const seekToMiddle = () => {
+          const { duration } = one;
+          if (!Number.isFinite(duration)) return reject(new Error(`The duration is ${duration}.`));
+          one.onseeked = () => resolve({ duration });
+          one.currentTime = duration / 2;
+        };
+        if (one.readyState > 0) seekToMiddle();
+        else one.onloadedmetadata = seekToMiddle;
+      }),
+  );
+
 describe("A recording", () => {
   test("that is sent without a network waits, asks before the page is left, survives a reload, and arrives", async ({
     openPage,
@@ -794,6 +847,148 @@ describe("A recording", () => {
     },
   );
 
+  test("pauses and continues, keeps the screen on, and is sent as a file that can be sought", async ({
+    openPage,
+    problems,
+  }) => {
+    const { page, team, element, button } = await openRecorder({ openPage, problems });
+    await page.evaluate(() => {
+      const locks: string[] = [];
+      const request = async (type: string) => {
+        locks.push(type);
+        return { release: async () => locks.push("released") };
+      };
+      Object.defineProperty(navigator, "wakeLock", { value: { request } });
+      Reflect.set(window, "locks", locks);
+    });
+    const locks = () => page.evaluate(() => Reflect.get(window, "locks") as string[]);
+    await button("Record").click();
+    const timer = element.getByRole("timer");
+    await expect(timer).toHaveText(ONE_SECOND);
+    expect(await locks()).toEqual(["screen"]);
+    // The browser takes it from a page that is not shown.
+    await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+    await expect.poll(locks).toEqual(["screen", "screen"]);
+    await button("Pause").click();
+    await expect(element.getByText("Paused", { exact: true }).first()).toBeVisible();
+    await expect(button("Pause")).toBeHidden();
+    // What was recorded is saved at once: the part of the beginning, which is empty, and another one.
+    await expect.poll(async () => (await savedRecording(page)).parts).toBeGreaterThan(1);
+    const pausedAt = await timer.textContent();
+    await button("Continue").click();
+    await expect(button("Pause")).toBeVisible();
+    await expect(timer).not.toHaveText(pausedAt ?? "");
+    await button("Stop").click();
+    await stateOf(element, "recorded");
+    expect(await locks()).toEqual(["screen", "screen", "released"]);
+    const played = await seek(element.locator("audio"));
+    expect(played.duration).toBeGreaterThan(1.9);
+    // It is known how the file is composed before any byte of it is sent.
+    expect((await savedRecording(page)).recording?.pieces?.length).toBeGreaterThan(1);
+    await button("Send").click();
+    await stateOf(element, "completed");
+    const [file] = await stored(team);
+    expect(file?.durationSeconds).toBeCloseTo(played.duration, 1);
+    const { audio } = await team.stowage.files.get(file?._id ?? "");
+    expect(audio?.channels).toBe(1);
+    expect(audio?.bitrate).toBeLessThan(75_000);
+    await page.evaluate(
+      (src) => {
+        document.body.append(Object.assign(new Audio(src), { id: "sent" }));
+      },
+      await team.stowage.files.createSignedUrl(file?._id ?? ""),
+    );
+    expect((await seek(page.locator("#sent"))).duration).toBeCloseTo(played.duration, 2);
+  });
+
+  test("pauses while something else has the microphone, and keeps what is there if the microphone is lost", async ({
+    openPage,
+    problems,
+  }) => {
+    const { page, team, element, button } = await openRecorder(
+      { openPage, problems },
+      { attributes: 'record bitrate="24000"' },
+    );
+    await page.evaluate(() => {
+      const getUserMedia = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+      navigator.mediaDevices.getUserMedia = async (constraints) => {
+        const stream = await getUserMedia(constraints);
+        Reflect.set(window, "microphone", stream.getTracks()[0]);
+        return stream;
+      };
+    });
+    /** The browser fires these events at a call, and when a headset is disconnected. */
+    const fire = (type: string) =>
+      page.evaluate(
+        (type) => (Reflect.get(window, "microphone") as MediaStreamTrack).dispatchEvent(new Event(type)),
+        type,
+      );
+    await button("Record").click();
+    await expect(element.getByRole("timer")).toHaveText(ONE_SECOND);
+    const paused = element.locator("[part=paused]");
+    const message = element.getByRole("alert");
+    await fire("mute");
+    await expect(paused).toBeVisible();
+    await expect(message).toHaveText("Your microphone is in use elsewhere. The recording continues afterwards.");
+    await fire("unmute");
+    await expect(paused).toBeHidden();
+    await expect(message).toBeHidden();
+    // The user's pause lasts.
+    await button("Pause").click();
+    await fire("mute");
+    await fire("unmute");
+    await expect(paused).toBeVisible();
+    await button("Continue").click();
+    await expect(paused).toBeHidden();
+    await fire("mute");
+    await button("Continue").click();
+    await expect(paused).toBeHidden();
+    await fire("ended");
+    await stateOf(element, "recorded");
+    await expect(message).toHaveText("Your microphone was disconnected. Send or cancel your recording.");
+    await button("Send").click();
+    await stateOf(element, "completed");
+    await expect(message).toBeHidden();
+    const [file] = await stored(team);
+    expect(file?.durationSeconds).toBeGreaterThan(0.9);
+    const { audio } = await team.stowage.files.get(file?._id ?? "");
+    expect(audio?.bitrate).toBeLessThan(35_000);
+  });
+
+  exhaustive(
+    "of an earlier visit, torn at its end, is composed once, and resumes after a reload as the same file",
+    async ({ openPage, problems }) => {
+      problems.allow(/ERR_/, /CORS/, /status of (400|409|423|500)/);
+      // 12 MB, so the upload is resumable.
+      const stream = webm({ seconds: 1500 }).slice(0, -100);
+      const expected = seekable(stream);
+      let fault: Fault = "stall";
+      const proxy = await Line.open(url, () => ({ fault, afterBytes: 6_000_000 }));
+      onTestFinished(() => proxy.close());
+      const options = { attributes: "record", serviceUrl: proxy.url };
+      const { page, team, element } = await openForm({ openPage, problems }, options);
+      await saveRecording(page, stream);
+      await page.reload();
+      await stateOf(element, "recorded");
+      const { recording } = await savedRecording(page);
+      expect(recording?.pieces?.length).toBeGreaterThan(1);
+      await page.getByRole("button", { name: "Send", exact: true }).click();
+      await expect.poll(() => Math.max(0, ...proxy.offsets)).toBeGreaterThan(0);
+      fault = "none";
+      proxy.disconnect();
+      page.on("dialog", (dialog) => void dialog.accept());
+      await page.reload();
+      const sent = proxy.sentBytes;
+      await stateOf(element, "completed");
+      const [file] = await stored(team);
+      expect(file?.size).toBe(expected.length);
+      const loaded = await (await fetch(await team.stowage.files.createSignedUrl(file?._id ?? ""))).arrayBuffer();
+      expect(Buffer.from(loaded).equals(expected)).toBe(true);
+      // It did not begin again.
+      expect(proxy.sentBytes - sent).toBeLessThan(expected.length);
+    },
+  );
+
   test("of a tab that is killed while it records is offered again, up to the last ten seconds", async ({
     openPage,
     problems,
@@ -808,17 +1003,22 @@ describe("A recording", () => {
     });
     await button("Record").click();
     await expect(page.locator("stowage-upload").getByRole("timer")).toHaveText(/0:(0[4-9]|[1-5])/);
+    // What the parts contain is saved with them.
+    await expect.poll(async () => (await savedRecording(page)).recording?.index?.readBytes).toBeGreaterThan(0);
     const tab = await page.context().newPage();
     const address = page.url();
     await page.close({ runBeforeUnload: false });
     await tab.goto(address);
     const element = tab.locator("stowage-upload");
     await stateOf(element, "recorded");
+    const { duration } = await seek(element.locator("audio"));
+    expect(duration).toBeGreaterThan(1.9);
     await tab.getByRole("button", { name: "Send", exact: true }).click();
     await stateOf(element, "completed");
     const [file] = await stored(team);
     expect(file?.fileType).toBe("audio file");
     expect(file?.size).toBeGreaterThan(10_000);
+    expect(file?.durationSeconds).toBeCloseTo(duration, 1);
   });
 
   test("of an element that is removed is offered by the next one at its place, or by itself when it returns", async ({

@@ -92,10 +92,11 @@ function webmHead(file: Bytes) {
   }
   const info = elementsOf(head[1]!.data);
   const ticks = number(one(info, "2ad7b1").data) / 1e9;
+  const trackNumber = one(elementsOf(elementsOf(head[2]!.data)[0]!.data), "d7").data;
   const cues = elementsOf(head[3]!.data).map((point) => {
     const [time, positions] = elementsOf(point.data);
     const [track, position] = elementsOf(positions!.data);
-    expect(number(track!.data)).toBe(1);
+    expect(track!.data).toEqual(trackNumber);
     return { place: dataStart + number(position!.data), seconds: number(time!.data) * ticks };
   });
   for (const { place, seconds } of cues) {
@@ -199,6 +200,25 @@ describe("A recording of Chrome", () => {
   });
 });
 
+describe("A recording of Firefox", () => {
+  test("as WebM has its duration in place of 0, and cues that point to its clusters", async () => {
+    const stream = recorded("firefox.webm");
+    const file = composed(stream)!;
+    const { seconds, cues } = webmHead(file);
+    // The end of its last block of 20 ms.
+    expect(seconds).toBeCloseTo(4.446, 3);
+    expect(cues.map((cue) => Math.round(cue.seconds * 1000))).toEqual([6, 1006, 2006, 3006, 4006]);
+    expect(await secondsOf(file)).toBeCloseTo(4.446, 2);
+    expect((await parseBuffer(file, "audio/webm")).format.duration).toBeCloseTo(seconds, 3);
+  });
+
+  test("as Ogg stays as it is, because its pages have their times", async () => {
+    const stream = recorded("firefox.ogg");
+    expect(compose(indexOfParts([stream]))).toBeUndefined();
+    expect(await secondsOf(stream)).toBeCloseTo(5.317, 3);
+  });
+});
+
 describe("A recording as other browsers make it", () => {
   const webms: [string, Partial<WebmOptions>][] = [
     ["clusters of known size", { isSized: true }],
@@ -257,11 +277,19 @@ describe("A recording as other browsers make it", () => {
     expect(composed(join(mp4({ seconds: 21 }), mfra))).toEqual(composed(mp4({ seconds: 21 })));
   });
 
-  test("keeps the tags of a WebM that follow its sound", () => {
-    const stream = join(webm({ seconds: 21, isSized: true }), element("1254c367", noise(40)));
+  test.each([true, false])("keeps the tags that follow its sound, in clusters of known size: %s", (isSized) => {
+    const tags = element("1254c367", noise(40));
+    const stream = join(webm({ seconds: 21, isSized }), tags);
     const file = composed(stream)!;
-    expect(webmHead(file).seconds).toBe(21);
-    expect(file.slice(-40)).toEqual(stream.slice(-40));
+    const { seconds, headBytes } = webmHead(file);
+    expect(seconds).toBe(21);
+    expect(file.slice(headBytes)).toEqual(stream.slice(146));
+  });
+
+  test("is as long as its last block, whatever the silence before that", () => {
+    const block = element("a3", join(Uint8Array.of(0x81, 0, 0, 0x80), noise(40)));
+    const late = element("1f43b675", join(element("e7", be32(26_000)), block));
+    expect(webmHead(composed(join(webm({ seconds: 21, isSized: true }), late))!).seconds).toBeCloseTo(26.06, 5);
   });
 
   test("replaces a duration that the recorder wrote before it knew it", () => {
@@ -288,6 +316,7 @@ const STREAMS: [string, Bytes, (file: Bytes) => { seconds: number; headBytes: nu
   ["WebM of Chrome", chromeWebm, webmHead],
   ["WebM with clusters of known size", webm({ seconds: 12, clusterSeconds: 3, isSized: true }), webmHead],
   ["WebM with blocks in groups", webm({ seconds: 12, clusterSeconds: 3, hasGroups: true }), webmHead],
+  ["WebM of Firefox", recorded("firefox.webm"), webmHead],
   ["MP4 of Chrome", chromeMp4, mp4Head],
   ["MP4 with boxes between fragments", mp4({ seconds: 12, fragmentSeconds: 2, before: box("styp", "msdh") }), mp4Head],
 ];
@@ -361,8 +390,9 @@ describe("A torn WebM", () => {
     expect(webmHead(file).seconds).toBeCloseTo(20.94, 1);
     expect(await secondsOf(file)).toBeCloseTo(20.94, 1);
     expect(Buffer.from(file.slice(-300)).equals(Buffer.from(composed(stream)!.slice(-300)))).toBe(false);
-    // The last cluster is of unknown size, so it ends with the file.
-    expect(elementsOf(file.slice(webmHead(file).cues.at(-1)!.place))).toHaveLength(1);
+    const last = file.slice(webmHead(file).cues.at(-1)!.place);
+    expect(elementsOf(last).map(({ end }) => end)).toEqual([last.length]);
+    expect(number(last.slice(4, 12))).toBe(2 ** 56 + last.length - 12);
   });
 });
 

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { join as joinPath } from "node:path";
-import { type Bytes, be32, box, concat, join, repeat } from "../build.ts";
+import { type Bytes, be32, box, concat, join, le32, oggPage, patched, repeat } from "../build.ts";
 
-/* Recordings as browsers stream them: two of Chrome, and longer ones and those of other browsers, made of their sound. */
+/* Recordings as browsers stream them: those of Chrome and Firefox, and longer ones and those of Safari, made by hand. */
 
 export const recorded = (name: string): Bytes => new Uint8Array(readFileSync(joinPath(import.meta.dirname, name)));
 
@@ -142,3 +142,43 @@ export function* mp4Fragments(options: Mp4Options): Generator<Bytes> {
 }
 
 export const mp4 = (options: Mp4Options) => concat([...mp4Fragments(options)]);
+
+/** Where Chrome's MP4 has its first fragment, and a later one of 1.02 s, and in that the place of its time. */
+const [FRAGMENTS_AT, FRAGMENT_AT, FRAGMENT_END, TIME_AT] = [641, 5584, 13_963, 64];
+const FRAGMENT_SAMPLES = 17 * 2880;
+
+/** Makes an MP4 as Chrome streams it. */
+export function opusMp4(seconds: number): Bytes {
+  const bytes = recorded("chrome.m4a");
+  const fragment = bytes.slice(FRAGMENT_AT, FRAGMENT_END);
+  const count = Math.round((seconds * SAMPLE_RATE) / FRAGMENT_SAMPLES);
+  const fragments = Array.from({ length: count }, (_, at) => patched(fragment, TIME_AT, be64(at * FRAGMENT_SAMPLES)));
+  return concat([bytes.slice(0, FRAGMENTS_AT), ...fragments]);
+}
+
+const CRC_TABLE = Array.from({ length: 256 }, (_, byte) => {
+  let sum = byte << 24;
+  for (let bit = 0; bit < 8; bit++) sum = sum & 0x80000000 ? (sum << 1) ^ 0x04c11db7 : sum << 1;
+  return sum;
+});
+const crc = (bytes: Bytes) => bytes.reduce((sum, byte) => (sum << 8) ^ CRC_TABLE[(sum >>> 24) ^ byte]!, 0) >>> 0;
+
+/** Makes an Ogg as Firefox streams it: pages of about a second, each with its time. */
+export function ogg(seconds: number): Bytes {
+  const packets = opusPackets();
+  const head = join("OpusHead", Uint8Array.of(1, 1, 0, 0), le32(SAMPLE_RATE), new Uint8Array(3));
+  const pages = [oggPage(1, 2, 0, [head]), oggPage(1, 0, 0, [join("OpusTags", le32(0), le32(0))])];
+  const count = Math.round((seconds * 1000) / PACKET_MILLISECONDS);
+  const each = 16;
+  for (let first = 0; first < count; first += each) {
+    const until = Math.min(count, first + each);
+    const sound = Array.from({ length: until - first }, (_, at) => packets[(first + at) % packets.length]!);
+    pages.push(oggPage(1, until === count ? 4 : 0, until * PACKET_MILLISECONDS * (SAMPLE_RATE / 1000), sound));
+  }
+  return concat(
+    pages.map((page, number) => {
+      const numbered = patched(page, 18, le32(number));
+      return patched(numbered, 22, le32(crc(numbered)));
+    }),
+  );
+}
