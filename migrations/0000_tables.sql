@@ -315,19 +315,21 @@ CREATE TABLE `uploads` (
 	`is_writing` integer DEFAULT false NOT NULL,
 	`fenced_off` integer DEFAULT 0 NOT NULL,
 	`has_leftovers` integer DEFAULT false NOT NULL,
+	`is_touched` integer DEFAULT false NOT NULL,
 	PRIMARY KEY(`team_id`, `file_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `uploads_receiving_due` ON `uploads` (`due_at`) WHERE "uploads"."status" = 'receiving';--> statement-breakpoint
 CREATE INDEX `uploads_ended_due` ON `uploads` (`due_at`) WHERE "uploads"."status" <> 'receiving';--> statement-breakpoint
-CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`key_id`) WHERE ("uploads"."status" <> 'committed' and "uploads"."secret_hash" is not null);--> statement-breakpoint
-CREATE INDEX `uploads_silent` ON `uploads` (`team_id`,`progress_at`) WHERE "uploads"."is_public" and "uploads"."secret_hash" is not null and "uploads"."status" = 'receiving' and "uploads"."offset_bytes" < "uploads"."size_bytes" and ("uploads"."offset_bytes" < 65536 or "uploads"."offset_bytes" * 2 <= "uploads"."size_bytes");--> statement-breakpoint
+CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`key_id`,`visitor_id`) WHERE ("uploads"."status" <> 'committed' and "uploads"."secret_hash" is not null);--> statement-breakpoint
+CREATE INDEX `uploads_silent` ON `uploads` (`team_id`,`progress_at`) WHERE "uploads"."is_public" and "uploads"."secret_hash" is not null and "uploads"."status" = 'receiving' and "uploads"."offset_bytes" < "uploads"."size_bytes" and "uploads"."offset_bytes" <= max(65535, "uploads"."size_bytes" / 2);--> statement-breakpoint
 CREATE INDEX `uploads_reserved` ON `uploads` (`team_id`,`file_id`,`user_id`) WHERE "uploads"."status" <> 'committed';--> statement-breakpoint
-CREATE INDEX `uploads_visitor` ON `uploads` (`team_id`,`visitor_id`) WHERE "uploads"."visitor_id" is not null;--> statement-breakpoint
+CREATE INDEX `uploads_visitor` ON `uploads` (`team_id`,`visitor_id`) WHERE "uploads"."upload_token_id" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `uploads_idempotency` ON `uploads` (`team_id`,`idempotency_key`) WHERE "uploads"."idempotency_key" is not null;--> statement-breakpoint
 CREATE TABLE `visitors` (
 	`team_id` text NOT NULL,
 	`id` text NOT NULL,
+	`key_id` text NOT NULL,
 	`unfinished_uploads` integer NOT NULL,
 	`begun_uploads` integer NOT NULL,
 	`due_at` integer NOT NULL,
@@ -382,8 +384,9 @@ CREATE TRIGGER uploads_came AFTER INSERT ON uploads BEGIN
 	WHERE id = new.team_id;
 	UPDATE users SET unfinished_uploads = unfinished_uploads + 1 WHERE id = new.user_id AND new.secret_hash IS NOT NULL;
 	-- No limit counts a visitor's upload for longer than a day from its beginning.
-	INSERT INTO visitors (team_id, id, unfinished_uploads, begun_uploads, due_at)
-	SELECT new.team_id, new.visitor_id, new.secret_hash IS NOT NULL, 1, new.created_at + 86400000 WHERE new.visitor_id IS NOT NULL
+	INSERT INTO visitors (team_id, id, key_id, unfinished_uploads, begun_uploads, due_at)
+	SELECT new.team_id, new.visitor_id, new.key_id, new.secret_hash IS NOT NULL, 1, new.created_at + 86400000
+	WHERE new.visitor_id IS NOT NULL
 	ON CONFLICT (team_id, id) DO UPDATE SET
 		unfinished_uploads = unfinished_uploads + excluded.unfinished_uploads,
 		begun_uploads = begun_uploads + 1,
@@ -523,6 +526,12 @@ CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new
 		AND file_id = new.id AND tag NOT IN (SELECT value FROM json_each(new.tags));
 	INSERT OR IGNORE INTO file_tags
 		SELECT new.team_id, value, key, new.id, new.user_id FROM json_each(new.search_keys, '$.tags');
+END;
+--> statement-breakpoint
+-- What somebody of the team has changed or held, the visitor who uploaded it can't delete any more.
+CREATE TRIGGER files_touched AFTER INSERT ON events
+WHEN new.type IN ('file.updated', 'file.held', 'file.restored', 'file.reprocessed') AND new.actor ->> 'kind' NOT IN ('upload', 'system') BEGIN
+	UPDATE uploads SET is_touched = 1 WHERE team_id = new.team_id AND file_id = new.subject_id AND upload_token_id IS NOT NULL;
 END;
 --> statement-breakpoint
 -- No bug can delete a held file. The queries have this condition, too, so that they can say why. A file that leaves keeps its

@@ -11,6 +11,7 @@ import type { StoredPart } from "../platform/byte-store.ts";
 import { type Db, hasRow, insertWhere, read, write } from "../platform/db.ts";
 import type { Chunk, PartSpec } from "../platform/part.ts";
 import { DAY } from "../platform/system.ts";
+import { PROGRESS_BYTES, SILENT_MILLISECONDS } from "./room.ts";
 import { ObjectWriter, typeNotAllowed } from "./storing.ts";
 import {
   commit,
@@ -240,7 +241,11 @@ export class Appender {
       nextPart: progress.number,
       ...progress.type,
     };
-    if (row.offsetBytes > before.offsetBytes) row.dueAt = dueTime(row, this.#deps.system.now());
+    const now = this.#deps.system.now();
+    if (row.offsetBytes > before.offsetBytes) row.dueAt = dueTime(row, now);
+    if (row.offsetBytes >= row.progressBytes + PROGRESS_BYTES) {
+      Object.assign(row, { progressAt: now, progressBytes: row.offsetBytes });
+    }
     // Once set, the row keeps it.
     row.hasLeftovers ||= row.chunks !== null || this.#writer.part.isSpilled;
     const { db } = this.#deps;
@@ -271,9 +276,30 @@ export class Appender {
    */
   async #look(): Promise<void> {
     this.#lookedAt = this.#deps.system.now();
-    const [saved] = await read(this.#deps, savedState(this.#deps.db, this.#row, this.#hasKey));
+    const state = savedState(this.#deps.db, this.#row, this.#hasKey);
+    const progress = this.#unsavedProgress;
+    const [saved] = progress ? await this.#report(progress, state) : await read(this.#deps, state);
     const end = endOf(saved, this.#row);
     if (end) throw end;
+  }
+
+  /** The progress of a visitor's upload whose bytes arrive evenly, but so slowly that the part is not saved for minutes. */
+  get #unsavedProgress() {
+    const { isPublic, progressAt, progressBytes } = this.#row;
+    const isDue = isPublic && this.#lookedAt >= progressAt + SILENT_MILLISECONDS / 2;
+    if (!isDue || this.#end < progressBytes + PROGRESS_BYTES) return null;
+    return { progressAt: this.#lookedAt, progressBytes: this.#end };
+  }
+
+  /** Records the progress, so that the upload does not give way, and reads its state. */
+  async #report(progress: Pick<UploadRow, "progressAt" | "progressBytes">, state: ReturnType<typeof savedState>) {
+    const report = this.#deps.db
+      .update(uploads)
+      .set(progress)
+      .where(and(isOwn(this.#row), isReceiving));
+    const found = await write(this.#deps, { report, state }, { isIdempotent: true, caller: null });
+    this.#row = { ...this.#row, ...progress };
+    return found.state;
   }
 
   get #hasKey(): SQL {
@@ -299,9 +325,11 @@ const isOwn = (row: UploadRow) => and(isUpload(namedFile(row)), eq(uploads.epoch
 /** Saves the progress of a request. Changes nothing if the request is fenced off, or its key is gone. */
 function saveProgress(db: Db, row: UploadRow, hasKey: SQL) {
   const { offsetBytes, nextPart, chunks, multipartId, mimeType, fileType, isWriting, dueAt, hasLeftovers } = row;
+  const { progressAt, progressBytes } = row;
+  const stored = { offsetBytes, nextPart, chunks, multipartId, mimeType, fileType, isWriting, dueAt, hasLeftovers };
   return db
     .update(uploads)
-    .set({ offsetBytes, nextPart, chunks, multipartId, mimeType, fileType, isWriting, dueAt, hasLeftovers })
+    .set({ ...stored, progressAt, progressBytes })
     .where(and(isOwn(row), isReceiving, hasKey));
 }
 

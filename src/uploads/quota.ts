@@ -126,6 +126,9 @@ export const MAX_UPLOADS_PER_VISITOR = 20;
 /** So that forty contributors can't block the team. */
 export const MAX_UPLOADS_PER_CONTRIBUTOR = 25;
 
+/** What the announcement of a visitor reserves until its first byte comes: a phone may announce hours, and never send them. */
+export const ANNOUNCED_BYTES = 5 * 1024 * 1024;
+
 /** The part of the quota that an upload takes. */
 export interface Reservation {
   /** The file has at least `minBytes`, and takes at most `maxBytes`. */
@@ -170,7 +173,9 @@ export function quotaFor(
     sql<number>`coalesce(json_extract(${limits}, ${`$.${name}`}), ${Number.MAX_SAFE_INTEGER})`;
   const maxFiles = sql<number>`coalesce(${teams.maxFiles}, ${settings.maxTeamFiles})`;
   const maxBytes = sql<number>`coalesce(${teams.maxBytes}, ${settings.maxTeamBytes})`;
-  const reservedBytes = sql<number>`min(${requested}, ${keyLimit("maxFileBytes")})`;
+  const sizeBytes = sql<number>`min(${requested}, ${keyLimit("maxFileBytes")})`;
+  const reservedBytes = isPublic && resumable ? sql<number>`min(${sizeBytes}, ${ANNOUNCED_BYTES})` : sizeBytes;
+  const publicBytes = sql`${maxBytes} / ${PUBLIC_QUOTA_DIVISOR}`;
   const isCaller = and(eq(apiKeys.teamId, teams.id), eq(apiKeys.id, keyId));
   const replaced = resumable?.replaced;
   const freedFiles = replaced ? sql`(${replacedUpload.fileId} is not null)` : sql`0`;
@@ -203,8 +208,8 @@ export function quotaFor(
     ...(resumable && tooManyUnfinished),
     quota_exceeded: sql`${teams.bytes} - ${freedBytes} + ${reservedBytes} > ${maxBytes}`,
     ...(isPublic && {
-      public_quota_exceeded: sql`${teams.publicBytes} - ${freedBytes} + ${reservedBytes}
-        > ${maxBytes} / ${PUBLIC_QUOTA_DIVISOR}`,
+      exceeds_public_quota: sql`${minBytes} > ${publicBytes}`,
+      public_quota_exceeded: sql`${teams.publicBytes} - ${freedBytes} + ${reservedBytes} > ${publicBytes}`,
     }),
   });
   const isTeam = eq(teams.id, teamId);
@@ -218,8 +223,36 @@ export function quotaFor(
     .from(from)
     .where(isTeam);
   const allowedTypes = sql<string | null>`${limits} -> 'fileTypes'`;
-  return { from, reservedBytes, allowedTypes, isAccepted: sql`${isTeam} and ${refusal} is null`, refusalQuery };
+  return {
+    from,
+    sizeBytes,
+    reservedBytes,
+    allowedTypes,
+    isAccepted: sql`${isTeam} and ${refusal} is null`,
+    refusalQuery,
+  };
 }
+
+/** Why a first byte can't reserve the rest of what a visitor has announced: conditions of a statement on the row of the upload. */
+export function growthRefusals({ settings }: Deps, teamId: string) {
+  const growth = sql`(${uploads.sizeBytes} - ${uploads.reservedBytes})`;
+  const most = sql`coalesce(${teams.maxBytes}, ${settings.maxTeamBytes})`;
+  const exceeds = (bytes: SQLWrapper, limit: SQL) =>
+    sql`${growth} > 0 and ${hasRow(teams, and(eq(teams.id, teamId), sql`${bytes} + ${growth} > ${limit}`))}`;
+  return {
+    quota_exceeded: exceeds(teams.bytes, most),
+    public_quota_exceeded: exceeds(teams.publicBytes, sql`${most} / ${PUBLIC_QUOTA_DIVISOR}`),
+  };
+}
+
+/** The error for a first byte that can't. */
+export const growthError = (refusal: keyof ReturnType<typeof growthRefusals>) =>
+  refusal === "quota_exceeded"
+    ? new AppError("quota_exceeded", { message: "The storage quota has no room for the file. Delete files and retry." })
+    : new AppError(tooManyUnfinishedUploads, {
+        message: "Unfinished uploads of public keys and upload tokens reserve all that they may. Retry in a minute.",
+        retryAfterSeconds: FULL_RETRY_SECONDS,
+      });
 
 const isVisitorRow = (teamId: string, id: string) => and(eq(visitors.teamId, teamId), eq(visitors.id, id));
 const replacedUpload = alias(uploads, "replaced");
@@ -269,10 +302,15 @@ export function quotaError(refused: QuotaRefusal | undefined): AppError {
       const message = `Storage quota (${formatBytes(maxBytes)}) exceeded. Delete files and retry.`;
       return new AppError("quota_exceeded", { message });
     }
+    case "exceeds_public_quota":
     case "public_quota_exceeded": {
       const limit = formatBytes(Math.floor(maxBytes / PUBLIC_QUOTA_DIVISOR));
-      const message = `Unfinished uploads of public keys and upload tokens can reserve at most ${limit}. Complete or cancel one and retry.`;
-      return new AppError("quota_exceeded", { message });
+      const message = `Unfinished uploads of public keys and upload tokens can reserve at most ${limit}.`;
+      if (refusal === "exceeds_public_quota") return new AppError("quota_exceeded", { message });
+      return new AppError(tooManyUnfinishedUploads, {
+        message: `${message} Retry in a minute.`,
+        retryAfterSeconds: FULL_RETRY_SECONDS,
+      });
     }
     default:
       // The team was deleted, or the key was revoked, after the token was accepted.

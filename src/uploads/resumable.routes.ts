@@ -373,7 +373,15 @@ const appendOnce = tus(
       description: "The bytes are stored.",
       headers: { "Upload-Offset": STORED_BYTES, "Content-Location": CONTENT_LOCATION, ...PROGRESS_HEADERS },
     },
-    errors: [offsetMismatch, uploadExpired, "body_too_large", "unsupported_media_type", typeNotAllowed],
+    errors: [
+      offsetMismatch,
+      uploadExpired,
+      tooManyUnfinishedUploads,
+      "body_too_large",
+      "quota_exceeded",
+      "unsupported_media_type",
+      typeNotAllowed,
+    ],
   },
   async ({ c, deps, actor }) => {
     const url = parseUploadUrl(c);

@@ -1,4 +1,5 @@
 import { and, eq, getTableColumns, ne, not, or, sql } from "drizzle-orm";
+import { isVisitor } from "../access/actor.ts";
 import { authorize, type Credential, mayStillUpload, readAs, type TeamActor } from "../access/authorization.ts";
 import { uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
@@ -7,12 +8,13 @@ import { cancelUploads, isKnownUpload, namedFile, removeUpload, type UploadRow }
 import { cleanName, type FileOf, isUpload } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
-import { firstOf, type Guard, hasRow, type RowsOf, read, write } from "../platform/db.ts";
+import { firstOf, type Guard, hasRow, read, write } from "../platform/db.ts";
 import { newSecret, type SecretUrl, secretUrlValues } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { HOUR, instantOf, newId } from "../platform/system.ts";
 import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge, isComplete } from "./appending.ts";
-import { isReplaced, quotaError } from "./quota.ts";
+import { growthError, growthRefusals, isReplaced, quotaError } from "./quota.ts";
+import { giveWay, insertWithRoom } from "./room.ts";
 import { typeNotAllowed } from "./storing.ts";
 import { cancelUpload } from "./unfinished.ts";
 import { arrivingUpload, insertUpload, offsetMismatch, setBy, uploaderId } from "./upload.ts";
@@ -142,23 +144,22 @@ async function insertResumable(
     quota: insertUpload(deps, actor, file, columns, reservation),
     arriving: arrivingUpload(deps, file),
   };
-  const created = ({ quota, arriving }: RowsOf<typeof creation>): CreatedUpload => {
-    const [upload] = arriving;
-    if (!upload) throw quotaError(quota.refusal[0]);
-    return { url: { id, secret }, upload };
+  const insert = async () => {
+    const replacement = idempotencyKey === null ? [] : [replaceUpload(deps, file, idempotencyKey)];
+    const options = { isIdempotent: true, caller: mayStillUpload(deps, actor) };
+    const rows = await write(deps, { creation, replacement }, options);
+    for (const earlier of rows.replacement.flatMap(({ cancel }) => cancel)) {
+      // Awaited, so that repeated creations can't outrun the deletion of what they replace.
+      await removeUpload(deps, earlier).catch((cause) =>
+        deps.log("warn", "upload_cleanup_failed", { fileId: earlier.fileId, cause }),
+      );
+    }
+    const { quota, arriving } = rows.creation;
+    return { upload: arriving[0], refused: quota.refusal[0] };
   };
-  if (idempotencyKey === null) {
-    return created(await write(deps, creation, { isIdempotent: true, caller: mayStillUpload(deps, actor) }));
-  }
-  const batch = { creation, replacement: replaceUpload(deps, file, idempotencyKey) };
-  const rows = await write(deps, batch, { isIdempotent: true, caller: mayStillUpload(deps, actor) });
-  for (const earlier of rows.replacement.cancel) {
-    // Awaited, so that repeated creations can't outrun the deletion of what they replace.
-    await removeUpload(deps, earlier).catch((cause) =>
-      deps.log("warn", "upload_cleanup_failed", { fileId: earlier.fileId, cause }),
-    );
-  }
-  return created(rows.creation);
+  const { upload, refused } = await insertWithRoom(deps, actor, file, insert);
+  if (!upload) throw quotaError(refused);
+  return { url: { id, secret }, upload };
 }
 
 /** Once the upload is inserted, cancels the unfinished upload that has the key, and gives the key to the new one. */
@@ -250,7 +251,8 @@ export async function terminateUpload(
  * Appends bytes at the current offset, and returns the progress. The transport keeps the invocation alive until this
  * settles.
  * @throws `not_found`, also once the upload was canceled, `upload_expired`, `offset_mismatch` (also if a newer request has fenced this one off),
- *   `body_too_large`, `type_not_allowed`, which cancels the upload
+ *   `body_too_large`, `type_not_allowed`, which cancels the upload; `quota_exceeded` or `too_many_unfinished_uploads` if its first
+ *   byte can't reserve what a visitor has announced
  */
 export async function appendToUpload(
   deps: Deps,
@@ -258,9 +260,36 @@ export async function appendToUpload(
   url: SecretUrl,
   input: AppendInput,
 ): Promise<UploadRow> {
+  let { row, claimed } = await claimUpload(deps, actor, url, input);
+  if (!claimed && row && (await giveWay(deps, actor, url, row.refusal))) {
+    ({ row, claimed } = await claimUpload(deps, actor, url, input));
+  }
+  if (!row) throw new AppError("not_found");
+  if (row.refusal === "finished") return row;
+  if (row.refusal === "complete") return assembleAndCommit(deps, actor, row);
+  if (row.refusal === "body_too_large") throw bodyTooLarge(row.sizeBytes);
+  if (row.refusal === "offset_mismatch") {
+    throw new AppError(offsetMismatch, { message: `The offset of the upload is ${row.offsetBytes}.` });
+  }
+  if (row.refusal === "quota_exceeded" || row.refusal === "public_quota_exceeded") throw growthError(row.refusal);
+  if (!claimed) throw new AppError(uploadExpired);
+  const appender = new Appender(deps, actor, { ...row, ...claimed }, input);
+  try {
+    return await appender.run();
+  } catch (error) {
+    // The upload can never complete.
+    if (isOfForbiddenType(error)) await cancelUpload(deps, actor, row.fileId, null);
+    else if (appender.isWriting) await endWriting(deps, claimed);
+    throw error;
+  }
+}
+
+/** The claim of a request that appends. The first byte of a visitor reserves all that it has announced. */
+async function claimUpload(deps: Deps, actor: TeamActor, url: SecretUrl, input: AppendInput) {
   const { db, system } = deps;
   const { offsetBytes } = input;
   const sizeBytes = input.sizeBytes ?? 0;
+  const hasBytes = input.sizeBytes !== 0;
   const now = system.now();
   const isOwn = and(uploadsOf(actor), matchesUrl(url), mayContinue(actor), isKnownUpload);
   const isAtEnd = sql`${uploads.offsetBytes} = ${uploads.sizeBytes}`;
@@ -272,6 +301,7 @@ export async function appendToUpload(
     complete: isAtEnd,
     // R2 does not accept another part.
     no_more_parts: sql`${uploads.nextPart} >= ${MAX_PART_NUMBER}`,
+    ...(hasBytes && isVisitor(actor) && growthRefusals(deps, actor.teamId)),
   });
   const found = db
     .select({ ...getTableColumns(uploads), refusal: refusal.as("refusal") })
@@ -286,6 +316,7 @@ export async function appendToUpload(
       hasLeftovers: sql`has_leftovers or is_writing`,
       fencedOff: sql`fenced_off + is_writing`,
       isWriting: true,
+      ...(hasBytes && isVisitor(actor) && { reservedBytes: sql`size_bytes` }),
     })
     .where(and(isOwn, sql`${refusal} is null`))
     .returning();
@@ -293,23 +324,7 @@ export async function appendToUpload(
     found: [row],
     claim: [claimed],
   } = await write(deps, { found, claim }, { isIdempotent: false, caller: mayStillUpload(deps, actor) });
-  if (!row) throw new AppError("not_found");
-  if (row.refusal === "finished") return row;
-  if (row.refusal === "complete") return assembleAndCommit(deps, actor, row);
-  if (row.refusal === "body_too_large") throw bodyTooLarge(row.sizeBytes);
-  if (row.refusal === "offset_mismatch") {
-    throw new AppError(offsetMismatch, { message: `The offset of the upload is ${row.offsetBytes}.` });
-  }
-  if (!claimed) throw new AppError(uploadExpired);
-  const appender = new Appender(deps, actor, { ...row, ...claimed }, input);
-  try {
-    return await appender.run();
-  } catch (error) {
-    // The upload can never complete.
-    if (isOfForbiddenType(error)) await cancelUpload(deps, actor, row.fileId, null);
-    else if (appender.isWriting) await endWriting(deps, claimed);
-    throw error;
-  }
+  return { row, claimed };
 }
 
 /**

@@ -15,7 +15,7 @@ import {
 import { inHours } from "../http/introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "../http/multipart.ts";
 import { writeOperation } from "../http/operation.ts";
-import { fileLimitReached, uploadLimitReached } from "./quota.ts";
+import { fileLimitReached, tooManyUnfinishedUploads, uploadLimitReached } from "./quota.ts";
 import { typeNotAllowed } from "./storing.ts";
 import { IDEMPOTENCY_MILLISECONDS, idempotencyConflict, idempotencyInProgress, uploadFile } from "./upload.ts";
 
@@ -87,6 +87,7 @@ const upload = writeOperation(
       uploadLimitReached,
       typeNotAllowed,
       fileLimitReached,
+      tooManyUnfinishedUploads,
       "body_too_large",
       "file_too_large",
       "quota_exceeded",

@@ -31,6 +31,7 @@ import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-
 import { evaluate, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { DAY, instantOf, MINUTE, newId, SECOND } from "../platform/system.ts";
 import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation, visitorIdOf } from "./quota.ts";
+import { insertWithRoom } from "./room.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
 import { isCommitted, isReceiving, uploads } from "./uploads.schema.ts";
 
@@ -115,7 +116,8 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
     if (late) properties = propertyColumns(upload.originalName, late);
   }
   const bytes = bytesAndProperties();
-  const { inserted, earlier, refused } = await orRollBack(insertFormUpload(deps, actor, upload, file));
+  const insert = () => insertFormUpload(deps, actor, upload, file);
+  const { inserted, earlier, refused } = await orRollBack(insertWithRoom(deps, actor, upload, insert));
   // A visitor does not see what an upload token sets.
   const shown = () => ({
     ...(actor.uploadToken ? propertyColumns(upload.originalName, {}) : properties),
@@ -170,7 +172,7 @@ export function insertUpload(
   columns: NewUploadRow,
   reservation: Reservation,
 ) {
-  const { from, refusalQuery, isAccepted, reservedBytes, allowedTypes } = quotaFor(deps, actor, reservation);
+  const { from, refusalQuery, isAccepted, sizeBytes, reservedBytes, allowedTypes } = quotaFor(deps, actor, reservation);
   const row = {
     ...ownerColumns(actor),
     fileId: id,
@@ -178,7 +180,7 @@ export function insertUpload(
     uploadTokenId: actor.uploadToken?.id ?? null,
     visitorId: visitorIdOf(actor),
     originalName,
-    sizeBytes: reservedBytes,
+    sizeBytes,
     reservedBytes,
     allowedTypes,
     // Lists filter by creation time through the id, so the time comes from the id.

@@ -72,6 +72,9 @@ export const uploads = sqliteTable(
     fencedOff: integer("fenced_off").notNull().default(0),
     /** R2 may hold chunks that no row names: a request left one, spilled a part there, or died. */
     hasLeftovers: integer("has_leftovers", { mode: "boolean" }).notNull().default(false),
+
+    /** Somebody of the team has changed or held the file of an upload token, which can't delete it any more. Only a trigger writes it. */
+    isTouched: integer("is_touched", { mode: "boolean" }).notNull().default(false),
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.fileId] }),
@@ -79,12 +82,12 @@ export const uploads = sqliteTable(
     // the status would be searched by other queries, which would then read the uploads of all teams.
     index("uploads_receiving_due").on(t.dueAt).where(isReceiving),
     index("uploads_ended_due").on(t.dueAt).where(isEnded),
-    index("uploads_unfinished").on(t.teamId, t.keyId).where(isUnfinishedResumable),
+    index("uploads_unfinished").on(t.teamId, t.keyId, t.visitorId).where(isUnfinishedResumable),
     // In the order in which visitors' uploads give way to others.
     index("uploads_silent").on(t.teamId, t.progressAt).where(givesWay),
     // In the order of the list, with the column by which it selects.
     index("uploads_reserved").on(t.teamId, t.fileId, t.userId).where(isReserved),
-    index("uploads_visitor").on(t.teamId, t.visitorId).where(sql`${t.visitorId} is not null`),
+    index("uploads_visitor").on(t.teamId, t.visitorId).where(sql`${t.uploadTokenId} is not null`),
     uniqueIndex("uploads_idempotency").on(t.teamId, t.idempotencyKey).where(sql`${t.idempotencyKey} is not null`),
   ],
 );
@@ -103,10 +106,13 @@ export const isUnfinishedResumable: SQL = sql`(${uploads.status} <> 'committed' 
 /** Has none of its bytes, or not all. Those of a form upload are not counted before its commit. */
 export const isIncomplete: SQL = sql`${uploads.status} = 'receiving' and ${uploads.offsetBytes} < ${uploads.sizeBytes}`;
 
-/** Half of it or less has arrived, or less than 64 KiB, which cost little to repeat. An index can't have a parameter. */
-const isMostlyMissing = sql`(${uploads.offsetBytes} < 65536 or ${uploads.offsetBytes} * 2 <= ${uploads.sizeBytes})`;
+/** Half of it or less has arrived, or less than 64 KiB, which cost little to repeat. SQLite finds no index by a condition with "or". */
+const isMostlyMissing = sql`${uploads.offsetBytes} <= max(65535, ${uploads.sizeBytes} / 2)`;
 /** The upload of a visitor that gives way to others once it is silent, see room.ts. */
 export const givesWay: SQL = sql`${uploads.isPublic} and ${uploads.secretHash} is not null and ${isIncomplete} and ${isMostlyMissing}`;
+
+/** The uploads that may give way, in the order of their progress. */
+export const silentUploads = sql`${uploads} indexed by uploads_silent`;
 
 /** A query of the unfinished uploads of a key reads only this index. By itself, SQLite would read the receipts, too. */
 export const unfinishedUploads = sql`${uploads} indexed by uploads_unfinished`;
@@ -123,6 +129,8 @@ export const visitors = sqliteTable(
   {
     teamId: text("team_id").notNull(),
     id: text().notNull(),
+    /** The public key, or the key or session that issued the upload tokens. */
+    keyId: text("key_id").notNull(),
     /** Resumable uploads that have not ended. */
     unfinishedUploads: integer("unfinished_uploads").notNull(),
     /** All uploads, also those that have left no trace. */

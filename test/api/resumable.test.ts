@@ -328,8 +328,8 @@ describe("The unfinished uploads of a team", () => {
   test("reserve at most a fifth of the quota with public keys, even if they are created at once", async ({ team }) => {
     const small = startWorker(withSettings({ maxTeamBytes: 100 }));
     const created = await createAtOnce([await newToken(team, true), await newToken(team, true)], 5, 5, small);
-    expect(tally(created)).toEqual({ 201: 4, quota_exceeded: 6 });
-    expect(created.find(({ status }) => status === 413)?.body.message).toMatch(/ 20 bytes\./);
+    expect(tally(created)).toEqual({ 201: 4, too_many_unfinished_uploads: 6 });
+    expect(created.find(({ status }) => status === 409)?.body.message).toMatch(/ 20 bytes\./);
     await expectRejected(team, 413, "quota_exceeded", () => create(small.call, 81, {}, { token: team.token }));
     expect((await create(small.call, 80, {}, { token: team.token })).status).toBe(201);
   });

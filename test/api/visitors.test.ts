@@ -201,9 +201,10 @@ test("form uploads of public keys share a fifth of the quota with their resumabl
   const small = startWorker(withSettings({ maxTeamBytes: 1_000_000_000 }));
   const team = await newTeam(small);
   const [page, other] = [await newPageKey(team), await newPageKey(team)];
-  const created = await createUpload(small.call, 150_000_000, undefined, { token: page.token });
+  const created = await createUpload(small.call, 199_999_999, undefined, { token: page.token });
+  await patch(small.call, locationOf(created), 0, new Uint8Array(1), page);
   const refused = await formUpload.send(other, "text", small);
-  expect([refused.status, refused.code]).toEqual([413, "quota_exceeded"]);
+  expect([refused.status, refused.code]).toEqual([409, "too_many_unfinished_uploads"]);
   expect(refused.body.message).toContain("at most 200 MB");
   expect((await small.call("POST", UPLOADS, { token: team.token, body: form("a.txt", "text") })).status).toBe(200);
   await team.call("DELETE", `${UPLOADS}/${idOf(created)}`);

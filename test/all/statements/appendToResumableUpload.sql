@@ -79,13 +79,18 @@ from
 
 -- found: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
---   CORRELATED SCALAR SUBQUERY 1
+--   CORRELATED SCALAR SUBQUERY 3
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH teams USING PRIMARY KEY (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH teams USING PRIMARY KEY (id=?)
 select
   team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
   idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
   secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
   multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
+  is_touched,
   case
     when uploads.status = 'receiving'
     and not uploads.offset_bytes = uploads.size_bytes
@@ -95,6 +100,26 @@ select
     when not uploads.status = 'receiving' then ?
     when uploads.offset_bytes = uploads.size_bytes then ?
     when uploads.next_part >= ? then ?
+    when (uploads.size_bytes - uploads.reserved_bytes) > 0
+    and exists (
+      select 1
+      from teams
+      where
+        (
+          teams.id = ?
+          and teams.bytes + (uploads.size_bytes - uploads.reserved_bytes) > coalesce(teams.max_bytes, ?)
+        )
+    ) then ?
+    when (uploads.size_bytes - uploads.reserved_bytes) > 0
+    and exists (
+      select 1
+      from teams
+      where
+        (
+          teams.id = ?
+          and teams.public_bytes + (uploads.size_bytes - uploads.reserved_bytes) > coalesce(teams.max_bytes, ?) / ?
+        )
+    ) then ?
   end as refusal
 from uploads
 where
@@ -112,10 +137,14 @@ where
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH teams USING PRIMARY KEY (id=?)
+--   CORRELATED SCALAR SUBQUERY 3
+--   SEARCH teams USING PRIMARY KEY (id=?)
 update uploads
 set
-  next_part = uploads.next_part + is_writing, epoch = uploads.epoch + 1, is_writing = ?,
-  fenced_off = fenced_off + is_writing, has_leftovers = has_leftovers
+  reserved_bytes = size_bytes, next_part = uploads.next_part + is_writing, epoch = uploads.epoch + 1,
+  is_writing = ?, fenced_off = fenced_off + is_writing, has_leftovers = has_leftovers
   or is_writing
 where
   (
@@ -141,13 +170,34 @@ where
       when not uploads.status = 'receiving' then ?
       when uploads.offset_bytes = uploads.size_bytes then ?
       when uploads.next_part >= ? then ?
+      when (uploads.size_bytes - uploads.reserved_bytes) > 0
+      and exists (
+        select 1
+        from teams
+        where
+          (
+            teams.id = ?
+            and teams.bytes + (uploads.size_bytes - uploads.reserved_bytes) > coalesce(teams.max_bytes, ?)
+          )
+      ) then ?
+      when (uploads.size_bytes - uploads.reserved_bytes) > 0
+      and exists (
+        select 1
+        from teams
+        where
+          (
+            teams.id = ?
+            and teams.public_bytes + (uploads.size_bytes - uploads.reserved_bytes) > coalesce(teams.max_bytes, ?) / ?
+          )
+      ) then ?
     end is null
   )
 returning
   team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
   idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
   secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
-  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers;
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
+  is_touched;
 
 -- Round trip 3
 
@@ -157,8 +207,8 @@ returning
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 update uploads
 set
-  due_at = ?, offset_bytes = ?, multipart_id = ?, mime_type = ?, file_type = ?, next_part = ?, chunks = ?,
-  is_writing = ?, has_leftovers = ?
+  due_at = ?, offset_bytes = ?, progress_at = ?, progress_bytes = ?, multipart_id = ?, mime_type = ?,
+  file_type = ?, next_part = ?, chunks = ?, is_writing = ?, has_leftovers = ?
 where
   (
     ((uploads.team_id = ? and uploads.file_id = ?) and uploads.epoch = ?)

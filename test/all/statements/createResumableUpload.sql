@@ -1,5 +1,5 @@
 -- createResumableUpload: POST /docs/v1/uploads/resumable
--- 2 round trips, 15 rows read, 10 written
+-- 2 round trips, 15 rows read, 9 written
 
 -- Round trip 1
 
@@ -91,8 +91,9 @@ select
     when visitors.unfinished_uploads - (replaced.file_id is not null) >= ? then ?
     when teams.visitor_uploads - (replaced.file_id is not null) >= ? then ?
     when teams.unfinished_uploads - (replaced.file_id is not null) >= ? then ?
-    when teams.bytes - coalesce(replaced.reserved_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) then ?
-    when teams.public_bytes - coalesce(replaced.reserved_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) / ? then ?
+    when teams.bytes - coalesce(replaced.reserved_bytes, 0) + min(min(?, coalesce(json_extract(api_keys.limits, ?), ?)), ?) > coalesce(teams.max_bytes, ?) then ?
+    when ? > coalesce(teams.max_bytes, ?) / ? then ?
+    when teams.public_bytes - coalesce(replaced.reserved_bytes, 0) + min(min(?, coalesce(json_extract(api_keys.limits, ?), ?)), ?) > coalesce(teams.max_bytes, ?) / ? then ?
   end as refusal, coalesce(teams.max_files, ?) as maxFiles,
   coalesce(teams.max_bytes, ?) as maxBytes,
   api_keys.limits as limits
@@ -108,7 +109,7 @@ from
   left join visitors on (visitors.team_id = ? and visitors.id = ?)
 where teams.id = ?;
 
--- creation.quota.insert: 4 rows read, 8 written
+-- creation.quota.insert: 4 rows read, 7 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
 --   SEARCH replaced USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?) LEFT-JOIN
@@ -118,12 +119,13 @@ insert into
     team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
     idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
     secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
-    multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
+    multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
+    is_touched
   )
 select
   ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, min(?, coalesce(json_extract(api_keys.limits, ?), ?)),
-  min(?, coalesce(json_extract(api_keys.limits, ?), ?)),
-  api_keys.limits -> 'fileTypes', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+  min(min(?, coalesce(json_extract(api_keys.limits, ?), ?)), ?),
+  api_keys.limits -> 'fileTypes', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 from
   teams
   left join api_keys on (api_keys.team_id = teams.id and api_keys.id = ?)
@@ -144,8 +146,9 @@ where
     when visitors.unfinished_uploads - (replaced.file_id is not null) >= ? then ?
     when teams.visitor_uploads - (replaced.file_id is not null) >= ? then ?
     when teams.unfinished_uploads - (replaced.file_id is not null) >= ? then ?
-    when teams.bytes - coalesce(replaced.reserved_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) then ?
-    when teams.public_bytes - coalesce(replaced.reserved_bytes, 0) + min(?, coalesce(json_extract(api_keys.limits, ?), ?)) > coalesce(teams.max_bytes, ?) / ? then ?
+    when teams.bytes - coalesce(replaced.reserved_bytes, 0) + min(min(?, coalesce(json_extract(api_keys.limits, ?), ?)), ?) > coalesce(teams.max_bytes, ?) then ?
+    when ? > coalesce(teams.max_bytes, ?) / ? then ?
+    when teams.public_bytes - coalesce(replaced.reserved_bytes, 0) + min(min(?, coalesce(json_extract(api_keys.limits, ?), ?)), ?) > coalesce(teams.max_bytes, ?) / ? then ?
   end is null
 on conflict do nothing;
 
@@ -155,11 +158,12 @@ select
   team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
   idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
   secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
-  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
+  is_touched
 from uploads
 where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving');
 
--- replacement.cancel: 2 rows read
+-- replacement.1.cancel: 2 rows read
 --   SEARCH uploads USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -186,9 +190,10 @@ returning
   team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
   idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
   secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
-  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers;
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
+  is_touched;
 
--- replacement.release: 1 row read
+-- replacement.1.release: 1 row read
 --   SEARCH uploads USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -201,7 +206,7 @@ where
     and exists (select 1 from uploads where (uploads.team_id = ? and uploads.file_id = ?))
   );
 
--- replacement.give: 1 row read, 2 written
+-- replacement.1.give: 1 row read, 2 written
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 update uploads
 set idempotency_key = ?
