@@ -7,8 +7,6 @@ export interface UploadRecord {
   at: number;
   /** The state that the service needs to resume the upload, once it has started. */
   saved?: SavedUpload | undefined;
-  /** How many parts of the file are saved, which is still growing. */
-  parts?: number;
   /** Days to keep it. Default: 1, after which the service deletes an unfinished upload, too. */
   keptDays?: number;
 }
@@ -40,16 +38,13 @@ export class BrowserStore<R extends UploadRecord = UploadRecord> {
     this.#name = name;
   }
 
-  /** Deletes what the service has deleted, too. @returns the other records */
-  async list(): Promise<R[]> {
+  /** Deletes what the service has deleted, too. @returns the other records; undefined if the browser denies storage */
+  async list(): Promise<R[] | undefined> {
     const records = await this.#records();
     const isExpired = ({ at, keptDays = 1 }: R) => Date.now() - at > keptDays * DAY_MILLISECONDS;
-    await this.delete(records.filter(isExpired).map(({ key }) => key));
-    return records.filter((record) => !isExpired(record));
-  }
-
-  get(key: string): Promise<R | undefined> {
-    return this.#transact<R | undefined>(({ records }) => records.get(key));
+    const expired = records?.filter(isExpired).map(({ key }) => key) ?? [];
+    if (expired.length > 0) await this.delete(expired);
+    return records?.filter((record) => !isExpired(record));
   }
 
   /** Returns the saved files, by the keys of their uploads. */
@@ -67,53 +62,38 @@ export class BrowserStore<R extends UploadRecord = UploadRecord> {
     return (await this.#transact<Blob[]>(({ files }) => files.getAll(partsOf(key)))) ?? [];
   }
 
-  /** Saves a further part of a file. It has no size limit, because these bytes exist nowhere else. */
-  async append(record: R, part: Blob): Promise<void> {
-    await this.#transact(({ records, files }) => {
-      const request: IDBRequest<R | undefined> = records.get(record.key);
-      request.onsuccess = () => {
-        const { parts = 0 } = request.result ?? {};
-        files.put(part, [record.key, parts]);
-        records.put({ savedBytes: 0, ...request.result, ...record, parts: parts + 1 });
-      };
-      return request;
-    });
-  }
-
-  /** Replaces an upload by a record without bytes. */
-  async replace(record: R): Promise<void> {
-    await this.#transact(({ records, files }) => {
-      files.delete(record.key);
-      files.delete(partsOf(record.key));
-      return records.put({ savedBytes: 0, ...record });
-    });
+  /** Saves a part of a file. It has no size limit, because these bytes exist nowhere else. @returns whether it is saved */
+  async append(key: string, number: number, part: Blob): Promise<boolean> {
+    return (await this.#transact(({ files }) => files.put(part, [key, number]))) !== undefined;
   }
 
   /**
-   * Saves uploads: first all records, then the bytes of each file, up to the limit. An upload that is saved already keeps
-   * what resumes it.
+   * Saves records: what they say replaces what was saved before. Then it saves the bytes of each given file, up to the
+   * limit. Without a file, the bytes stay as they are, and `null` deletes them.
+   * @returns the keys of the uploads of which the given bytes are saved, or none are needed any more
    */
-  async save(uploads: { record: R; file: File }[]): Promise<void> {
+  async save(uploads: { record: Partial<R> & { key: string }; file?: File | null | undefined }[]): Promise<string[]> {
     // Not after the bytes of earlier uploads: a record that is deleted meanwhile would be saved again.
-    const recorded = this.#transactEach(uploads, ({ records }, { record }) => {
+    const recorded = this.#transactEach(uploads, ({ records, files }, { record, file }) => {
+      if (file === null) {
+        files.delete(record.key);
+        files.delete(partsOf(record.key));
+        records.put({ savedBytes: 0, ...record });
+        return;
+      }
       const request = records.get(record.key);
       request.onsuccess = () => records.put({ savedBytes: 0, ...request.result, ...record });
     });
-    const work = Promise.all([this.#lastSave, recorded]).then(() => this.#saveFiles(uploads));
+    const ended = uploads.flatMap(({ record, file }) => (file === null ? [record.key] : []));
+    const withFiles = uploads.flatMap(({ record, file }) => (file ? [{ key: record.key, file }] : []));
+    if (withFiles.length === 0) return (await recorded) ? ended : [];
+    const work = Promise.all([this.#lastSave, recorded]).then(() => this.#saveFiles(withFiles));
     this.#lastSave = work;
-    await work;
-  }
-
-  /** Changes records, except those that have been deleted. */
-  update(keys: string[], changes: Partial<R>): Promise<void> {
-    return this.#transactEach(keys, ({ records }, key) => {
-      const request = records.get(key);
-      request.onsuccess = () => request.result && records.put({ ...request.result, ...changes });
-    });
+    return [...(await work), ...((await recorded) ? ended : [])];
   }
 
   /** A page that is left right after this call has deleted them. */
-  delete(keys: string[]): Promise<void> {
+  delete(keys: string[]): Promise<boolean> {
     return this.#transactEach(
       keys,
       ({ records, files }, key) => {
@@ -126,28 +106,32 @@ export class BrowserStore<R extends UploadRecord = UploadRecord> {
     );
   }
 
-  async #records(): Promise<(R & { savedBytes: number })[]> {
-    return (await this.#transact(({ records }) => records.getAll())) ?? [];
+  #records(): Promise<(R & { savedBytes: number })[] | undefined> {
+    return this.#transact(({ records }) => records.getAll());
   }
 
-  async #saveFiles(uploads: { record: R; file: File }[]): Promise<void> {
-    const keys = new Set(uploads.map(({ record }) => record.key));
+  async #saveFiles(uploads: { key: string; file: File }[]): Promise<string[]> {
+    const keys = new Set(uploads.map(({ key }) => key));
     let free = MAX_SAVED_BYTES;
-    for (const { key, savedBytes } of await this.#records()) if (!keys.has(key)) free -= savedBytes;
-    for (const { record, file } of uploads) {
+    for (const { key, savedBytes } of (await this.#records()) ?? []) if (!keys.has(key)) free -= savedBytes;
+    const saved: string[] = [];
+    for (const { key, file } of uploads) {
       if (file.size > free) continue;
       // A transaction for each file: one that exceeds the browser's quota must not undo the others.
-      const saved = await this.#transact(({ records, files }) => {
-        const request = records.get(record.key);
+      const record = await this.#transact(({ records, files }) => {
+        const request: IDBRequest<R | undefined> = records.get(key);
         request.onsuccess = () => {
           if (!request.result) return;
-          files.put(file, record.key);
+          files.put(file, key);
           records.put({ ...request.result, savedBytes: file.size });
         };
         return request;
       });
-      if (saved) free -= file.size;
+      if (!record) continue;
+      free -= file.size;
+      saved.push(key);
     }
+    return saved;
   }
 
   #open(): Promise<IDBDatabase> {
@@ -182,19 +166,25 @@ export class BrowserStore<R extends UploadRecord = UploadRecord> {
     }
   }
 
-  /** Runs `work` for each item, in as many transactions as needed, and `end` at the end of each. */
+  /**
+   * Runs `work` for each item, in as many transactions as needed, and `end` at the end of each.
+   * @returns whether the browser has allowed all
+   */
   async #transactEach<T>(
     items: T[],
     work: (stores: Stores, item: T) => unknown,
     end?: (stores: Stores) => void,
-  ): Promise<void> {
+  ): Promise<boolean> {
+    let isAllowed = true;
     for (let first = 0; first < items.length; first += BATCH_RECORDS) {
-      await this.#transact((stores) => {
+      const count = await this.#transact((stores) => {
         for (const item of items.slice(first, first + BATCH_RECORDS)) work(stores, item);
         const last = stores.records.count();
         end?.(stores);
         return last;
       });
+      isAllowed &&= count !== undefined;
     }
+    return isAllowed;
   }
 }

@@ -210,7 +210,7 @@ export class Sender {
       // The service never redirects. Following a redirect could send the token or the body elsewhere.
       const init = { method, headers, body: null, redirect: "manual" as const, signal: aborted };
       let response: Response;
-      if (chunks && slice) {
+      if (globalThis.process && chunks && slice) {
         headers.set("Content-Length", String(slice.size));
         response = await fetch(url, { ...init, ...streamed(chunks, onBytes, fail) });
       } else {

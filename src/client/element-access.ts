@@ -55,6 +55,10 @@ export class Access {
     } catch (cause) {
       // The next attempt asks again.
       this.reset();
+      // The page refuses by an error with a code, unless that is of a lost connection.
+      const refusal = (cause ?? {}) as Partial<StowageError>;
+      if (typeof refusal.code === "string" && !refusal.isTransient)
+        throw new StowageError(refusal.code, refusal.message ?? "", { cause });
       const code = navigator.onLine ? "token_missing" : "connection_failed";
       throw new StowageError(code, "There is no token.", { cause, isTransient: true });
     }

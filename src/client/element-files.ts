@@ -1,73 +1,51 @@
-import type { Api } from "./api.ts";
-import type { Access } from "./element-access.ts";
-import { loadSound } from "./element-load.ts";
-import { savedUploads } from "./element-saved.ts";
+import { filesOf, shownState } from "./element-state.ts";
 import { create, createButton } from "./element-view.ts";
-import { type ErrorCode, StowageError } from "./errors.ts";
-import { isUnmeasured } from "./measured.ts";
-import { sleep } from "./retrying.ts";
-import { hasStatus, type UploadOptions, uploadSource } from "./upload.ts";
-import { type QueuedUpload, UploadProgress, UploadQueue } from "./upload-queue.ts";
-import { blobSource } from "./upload-source.ts";
-import { cancelUpload } from "./upload-url.ts";
+import { StowageError } from "./errors.ts";
+import type { UploadRunner } from "./upload-runner.ts";
+import { type Item, isFinal, isStored, type UploadState } from "./upload-state.ts";
 
-/* The files of an upload element, until the service has processed them. upload-queue.ts sends them. */
+/* The list of files of an upload element. upload-state.ts says what happens to them. */
 
-/** A file with its row in the list. */
-export interface Item extends QueuedUpload {
-  isRecording: boolean;
-  /** The code of the error. */
+export type FormItem = Item<null>;
+
+/** What the parts of an element need of it. */
+export interface Host {
+  readonly uploads: UploadRunner<null>;
+  serviceUrl(): string;
+  /** The bits per second of a recording. */
+  bitrate(): number;
+  /** Texts that are loaded later. */
+  addTexts(texts: Record<string, string>): void;
+  text(name: string, item?: FormItem): string;
+  announce(name: string, item: FormItem): void;
+  /** Focuses what adds files. */
+  focusAdd(): void;
+  dispatch(type: UploadState | "progress", detail: UploadDetail): void;
+}
+
+/** The `detail` of the element's events. */
+export interface UploadDetail {
+  /** Undefined if the microphone failed, or if the file was stored before a reload. */
+  file?: File | undefined;
+  /** The id of the stored file. */
+  id?: string | undefined;
+  /** How many bytes the service has. */
+  sentBytes: number;
+  /** Why it failed: a code of the service or the client, `microphone_denied`, `microphone_missing`, or `unexpected_error`. */
   code?: string | undefined;
-  /** The code that was announced last. */
-  announced?: string | undefined;
-  /** Whether the result of the processing is being awaited. */
-  isFollowed: boolean;
-  row: HTMLLIElement;
+  /** The error itself. */
+  error?: unknown;
+}
+
+interface Row {
+  element: HTMLLIElement;
   progress: HTMLProgressElement;
   status: HTMLElement;
   retry: HTMLButtonElement;
   cancel: HTMLButtonElement;
 }
 
-/** The beginning of an item. A stored one has no file. */
-export type NewItem = Pick<Item, "key" | "name" | "size" | "file" | "saved"> &
-  Partial<Pick<Item, "id" | "state" | "error" | "isRecording">>;
-
-/** The parts of its element that the files need. */
-interface Host {
-  access: Access;
-  serviceUrl(): string;
-  /** Whether files may be sent: scripts of the page may set the URL and the token later. */
-  isReady(): boolean;
-  isDisabled(): boolean;
-  isMultiple(): boolean;
-  /** Identifies the element after a reload. */
-  place(): string;
-  text(name: string, item?: Item): string;
-  announce(name: string, item: Item): void;
-  dispatch(name: "progress" | "waiting" | "stored" | "completed" | "failed", item: Item): void;
-  onChange(): void;
-  /** Called with the key of a file that is stored, or no longer in the form. */
-  onEnd(key: string): void;
-  /** Focuses what adds files. */
-  focus(): void;
-}
-
-/** Processing takes seconds. After this, the element no longer asks for its result. */
-const FOLLOW_MILLISECONDS = 3_600_000;
-const FIRST_POLL_MILLISECONDS = 300;
-const MAX_POLL_MILLISECONDS = 10_000;
-/** The same file would fail again, so there is no button to retry. */
-const FINAL_CODES = new Set<string | undefined>([
-  "file_too_large",
-  "file_empty",
-  "file_unreadable",
-  "type_not_allowed",
-]);
-
-export const isUnfinished = ({ state }: Pick<Item, "state">) => state === "waiting" || state === "sending";
-const isStored = ({ state }: Item) => state === "stored" || state === "completed";
-const codeOf = (error: unknown) =>
+export const codeOf = ({ error }: Pick<FormItem, "error">): string | undefined =>
   error === null ? undefined : error instanceof StowageError ? error.code : "unexpected_error";
 
 /** Whether a file is one that an input with this `accept` offers. The service decides on a file whose type is unknown. */
@@ -84,235 +62,79 @@ export function isAccepted({ name, type }: File, accept: string): boolean {
   return rules.length === 0 || rules.some(fits);
 }
 
-type Status = Api["GET /docs/v1/uploads/{id}/status"]["response"];
-const readStatus = async (response: Response) => ((await response.json()) as Status).data;
-
 export class ElementFiles {
   readonly element = create("ul", "list");
-  readonly items = new Set<Item>();
   readonly #host: Host;
-  readonly #queue: UploadQueue<Item>;
+  readonly #rows = new Map<string, Row>();
 
   constructor(host: Host) {
     this.#host = host;
     this.element.role = "list";
-    this.#queue = new UploadQueue<Item>(savedUploads, {
-      uploads: () => (host.isReady() ? this.items : []),
-      upload: (item, file, options) => this.#upload(item, file, options),
-      cancel: (_, url) => host.access.call((sender) => cancelUpload(sender, url)),
-      isTemporary: (error) => host.access.isTemporary(error),
-      onChange: (item) => this.#showChange(item),
-    });
   }
 
-  /** The ids of the files that the service has. */
-  get ids(): string[] {
-    return [...this.items].flatMap(({ id, state }) => (id && state !== "failed" ? [id] : []));
+  /** The button by which the user resolves what a file needs. */
+  buttonOf(key: string): HTMLButtonElement | undefined {
+    const row = this.#rows.get(key);
+    return row && (row.retry.hidden ? row.cancel : row.retry);
   }
 
-  /**
-   * Adds files, and retries failed ones that are added again. Unless there may be several, a file replaces the one before.
-   * @returns those to send
-   */
-  add(given: NewItem[]): Item[] {
-    const isMultiple = this.#host.isMultiple();
-    const added = given.slice(0, isMultiple ? undefined : 1);
-    // The same file, chosen again, continues.
-    if (added[0] && !isMultiple) for (const item of this.items) if (item.key !== added[0].key) this.cancel(item);
-    const sent: Item[] = [];
-    for (const one of added) {
-      const known = [...this.items].find(({ key }) => key === one.key);
-      if (known && known.state !== "failed") continue;
-      const item = known ?? this.#createItem(one);
-      this.items.add(item);
-      this.element.append(item.row);
-      if (one.state === "failed") {
-        this.#showChange(Object.assign(item, one));
-        continue;
-      }
-      sent.push(item);
-      if (!known) continue;
-      known.file = one.file;
-      this.#queue.retry([known]);
+  update(items: Iterable<FormItem>, isDisabled: boolean): void {
+    const files = filesOf(items);
+    for (const item of files) this.show(item, isDisabled);
+    const keys = new Set(files.map(({ key }) => key));
+    for (const [key, row] of this.#rows) if (!keys.has(key)) this.#remove(key, row);
+  }
+
+  show(item: FormItem, isDisabled: boolean): void {
+    const { key, name, size, error } = item;
+    const state = shownState(item);
+    let row = this.#rows.get(key);
+    if (!row) {
+      row = this.#createRow(item);
+      this.#rows.set(key, row);
+      this.element.append(row.element);
     }
-    this.start();
-    return sent;
-  }
-
-  /** Sends what waits, and follows what is stored. */
-  start(): void {
-    this.#queue.start();
-    for (const item of this.#host.isReady() ? this.items : [])
-      if (item.state === "stored" && item.id && !item.isFollowed) void this.#follow(item, item.id);
-    this.#host.onChange();
-  }
-
-  /** Tries at once what waits for a connection, when there may be one again. */
-  wake(): void {
-    this.#queue.wake();
-    this.start();
-  }
-
-  /** Takes a file out of the form, and the bytes of an unfinished upload from the service. */
-  cancel(item: Item, isAnnounced = false): void {
-    const { row, key } = item;
-    const next = row.nextElementSibling ?? row.previousElementSibling;
-    const hasFocus = row.matches(":focus-within");
-    this.items.delete(item);
-    this.#host.onEnd(key);
-    row.remove();
-    if (hasFocus) {
-      const button = next?.querySelector<HTMLElement>("button:not([hidden])");
-      if (button) button.focus();
-      else this.#host.focus();
-    }
-    if (isAnnounced) this.#host.announce("announceCanceled", item);
-    if (isStored(item)) {
-      item.stop.abort();
-      void savedUploads.delete([key]);
-    } else this.#queue.cancel(item);
-    this.start();
-  }
-
-  /** The element was removed. */
-  stop(): void {
-    for (const item of this.items) {
-      item.stop.abort();
-      item.isFollowed = false;
+    const { element, progress, status, retry, cancel } = row;
+    const isInterrupted = state === "waiting" && error !== null;
+    element.setAttribute("part", `item ${state}`);
+    progress.max = Math.max(1, size);
+    progress.value = this.#host.uploads.sentBytesOf(key);
+    progress.hidden = state !== "waiting" && state !== "sending";
+    status.textContent = this.#host.text(isInterrupted ? "interrupted" : state, item);
+    retry.hidden = !isInterrupted && (state !== "failed" || isFinal(item));
+    for (const [button, text] of [[retry, "retry"] as const, [cancel, isStored(item) ? "remove" : "cancel"] as const]) {
+      button.textContent = this.#host.text(text);
+      button.ariaLabel = `${button.textContent} ${name}`;
+      button.disabled = isDisabled;
     }
   }
 
-  /** The button by which the user resolves what the first file in this state needs. */
-  buttonOf(state: string): HTMLButtonElement | undefined {
-    const item = [...this.items].find((one) => (state === "failed" ? one.state === state : isUnfinished(one)));
-    return item && (item.retry.hidden ? item.cancel : item.retry);
-  }
-
-  show(): void {
-    for (const item of this.items) this.#show(item);
-  }
-
-  #createItem(given: NewItem): Item {
+  #createRow(item: FormItem): Row {
+    const { key, name } = item;
     const progress = create("progress", "progress");
-    progress.ariaLabel = given.name;
-    const name = create("span", "name", new Text(given.name));
+    progress.ariaLabel = name;
     const status = create("span", "status");
     const retry = createButton("retry", () => {
-      this.#queue.retry([item]);
-      item.cancel.focus();
+      this.#host.uploads.send({ type: "retry", keys: [key] });
+      cancel.focus();
     });
-    const cancel = createButton("cancel", () => this.cancel(item, true));
-    const row = create("li", "item", name, progress, status, retry, cancel);
-    const view = { row, progress, status, retry, cancel };
-    const item: Item = { ...new UploadProgress(), isRecording: false, isFollowed: false, ...given, ...view };
-    return item;
+    const cancel = createButton("cancel", () => {
+      this.#host.announce("announceCanceled", item);
+      this.#host.uploads.send({ type: "cancel", keys: [key] });
+    });
+    const element = create("li", "item", create("span", "name", new Text(name)), progress, status, retry, cancel);
+    return { element, progress, status, retry, cancel };
   }
 
-  async #upload(item: Item, file: File, options: UploadOptions): Promise<string> {
-    Object.assign(item, { sentBytes: 0, id: undefined });
-    // The user may have chosen a file again that was too large to be saved.
-    item.saved ??= (await savedUploads.get(item.key))?.saved;
-    const onProgress = (sentBytes: number) => {
-      if (item.state !== "sending") return;
-      if (sentBytes > item.sentBytes) item.failures = 0;
-      item.sentBytes = sentBytes;
-      this.#show(item);
-      this.#host.dispatch("progress", item);
-    };
-    return this.#host.access.call(
-      (sender) => uploadSource(sender, blobSource(file, file.name), { ...options, onProgress }),
-      () => item.sentBytes,
-    );
-  }
-
-  /** Shows and reports the new state of an item. */
-  #showChange(item: Item): void {
-    // It was canceled.
-    if (!this.items.has(item)) return;
-    const { key, error } = item;
-    item.code = codeOf(error);
-    if (item.state === "interrupted") item.state = "failed";
-    this.#host.onChange();
-    const { state, code } = item;
-    if (state === "sending" && !item.announced) this.#host.announce("announceSending", item);
-    if (state === "waiting" && code) {
-      if (code !== item.announced) this.#host.announce("announceWaiting", item);
-      item.announced = code;
-      this.#host.dispatch("waiting", item);
-    }
-    if (state === "failed") {
-      // A recording exists nowhere else, so only the user deletes it.
-      if (!item.isRecording && !hasStatus(error, 401)) void savedUploads.delete([key]);
-      this.#host.announce("announceFailed", item);
-      this.#host.dispatch("failed", item);
-    }
-    if (state !== "stored" && state !== "completed") return;
-    // After a reload, the form still has the file.
-    const { id, name, size } = item;
-    const stored = { id, name, size, state };
-    void savedUploads.replace({ key, place: this.#host.place(), at: Date.now(), stored });
-    this.#host.dispatch(state, item);
-    if (state === "completed") return;
-    this.#host.onEnd(key);
-    this.#host.announce("announceStored", item);
-    this.start();
-    void this.#sendWaveform(item).catch(() => {});
-  }
-
-  /** Sends the waveform of a stored file, if the service does not measure it. Nothing else needs it. */
-  async #sendWaveform({ id = "", file }: Item): Promise<void> {
-    if (!file || !(await isUnmeasured(file))) return;
-    const { sendWaveform } = await loadSound(this.#host.serviceUrl());
-    await sendWaveform(this.#host.access, id, file);
-  }
-
-  /** Waits until the service has processed a stored file. */
-  async #follow(item: Item, id: string): Promise<void> {
-    item.isFollowed = true;
-    if (item.stop.signal.aborted) item.stop = new AbortController();
-    const { signal } = item.stop;
-    const { access } = this.#host;
-    const end = performance.now() + FOLLOW_MILLISECONDS;
-    try {
-      for (
-        let delay = FIRST_POLL_MILLISECONDS;
-        performance.now() < end;
-        delay = Math.min(delay * 1.3, MAX_POLL_MILLISECONDS)
-      ) {
-        const found = await access
-          .call((sender) => sender.stream(`/docs/v1/uploads/${id}/status`, { signal }, readStatus))
-          .catch((error) => {
-            if (!access.isTemporary(error)) throw error;
-          });
-        if (found?.status === "failed" || found?.status === "completed") {
-          const { code = "unexpected_error", message = "" } = found.failure ?? {};
-          const error = found.status === "failed" ? new StowageError(code as ErrorCode, message) : null;
-          Object.assign(item, { state: found.status, error });
-          return this.#showChange(item);
-        }
-        await sleep(delay, signal);
-      }
-    } catch {
-      // The file is stored. Only the result of its processing stays unknown.
-    }
-  }
-
-  #show(item: Item): void {
-    const { state, row, progress, status, retry, cancel, name, size, sentBytes, code } = item;
-    const isInterrupted = state === "waiting" && code !== undefined;
-    row.setAttribute("part", `item ${state}`);
-    progress.max = Math.max(1, size);
-    progress.value = sentBytes;
-    progress.hidden = !isUnfinished(item);
-    status.textContent = this.#host.text(isInterrupted ? "interrupted" : state, item);
-    retry.hidden = !isInterrupted && (state !== "failed" || FINAL_CODES.has(code));
-    for (const [button, name_] of [
-      [retry, "retry"] as const,
-      [cancel, isStored(item) ? "remove" : "cancel"] as const,
-    ]) {
-      button.textContent = this.#host.text(name_);
-      button.ariaLabel = `${button.textContent} ${name}`;
-      button.disabled = this.#host.isDisabled();
-    }
+  /** A row that goes leaves the focus to its neighbor. */
+  #remove(key: string, { element }: Row): void {
+    const next = element.nextElementSibling ?? element.previousElementSibling;
+    const hasFocus = element.matches(":focus-within");
+    this.#rows.delete(key);
+    element.remove();
+    if (!hasFocus) return;
+    const button = next?.querySelector<HTMLElement>("button:not([hidden])");
+    if (button) button.focus();
+    else this.#host.focusAdd();
   }
 }

@@ -1,56 +1,34 @@
+import type { Host } from "./element-files.ts";
 import { loadSound } from "./element-load.ts";
-import type { Recorder, Take } from "./element-recorder.ts";
-import { lock, recordingPlaceOf, savedUploads } from "./element-saved.ts";
+import type { Recorder } from "./element-recorder.ts";
+import { takeOf } from "./element-state.ts";
 import { create, createButton } from "./element-view.ts";
-import { fileOf } from "./recording-file.ts";
-import type { SavedUpload } from "./upload.ts";
+import { type Bytes, newKey } from "./upload-runner.ts";
+import type { NewItem } from "./upload-state.ts";
 
-/*
- * The recordings of an upload element: the button that starts one, where they are saved, and which tab has them. The
- * recorder itself is loaded with the first recording.
- */
-
-/** The parts of its element that the recordings need. */
-interface Host {
-  /** The name of the element in the form. */
-  name(): string;
-  serviceUrl(): string;
-  /** The bits per second of a recording. */
-  bitrate(): number;
-  text(name: string): string;
-  announce(name: string): void;
-  onChange(): void;
-  /** Called with a recording that the user sends. */
-  onSend(take: Take): void;
-  /** Called with a recording that an earlier page was sending. */
-  onResume(take: Pick<Take, "key" | "file">, saved: SavedUpload | undefined): void;
-  onError(code: string, error: unknown): void;
-}
+/* The recordings of an upload element that are not sent: the button that starts one, and the recorder, loaded with the first. */
 
 const canRecord = () => globalThis.MediaRecorder !== undefined && navigator.mediaDevices?.getUserMedia !== undefined;
 
 export class Recordings {
   readonly #host: Host;
-  readonly #start = createButton("record", () => void this.#record());
+  readonly #start = createButton("record", () => {
+    this.#show("");
+    this.#host.uploads.send({ type: "record", key: newKey() });
+  });
   readonly #message = create("p", "message");
   readonly element = create("div", "recordings", this.#start, this.#message);
   #loading: Promise<Recorder> | undefined;
   #recorder: Recorder | undefined;
-  /** Whether the browser is asking for the microphone. */
-  #isAsking = false;
-  /** Functions that unlock recordings, by their keys. No other tab can take a recording before. */
-  readonly #locks = new Map<string, Promise<() => void>>();
-  /** Resolves once the latest part of a recording is saved. */
-  #lastPart: Promise<void> = Promise.resolve();
+  /** The key of the recording that is shown, and of the last one that this page has made. */
+  #shown: string | undefined;
+  #own: string | undefined;
+  #wasAsking = false;
 
   constructor(host: Host) {
     this.#host = host;
     this.#message.role = "alert";
-  }
-
-  /** Undefined unless there is a recording that is neither sent nor discarded. */
-  get state(): "recording" | "recorded" | undefined {
-    return this.#recorder?.state;
+    this.#message.hidden = true;
   }
 
   /** The button for the next step. Undefined if nothing can be recorded. */
@@ -59,47 +37,47 @@ export class Recordings {
   }
 
   update(isShown: boolean, isDisabled: boolean): void {
-    this.#start.hidden = !isShown || !canRecord() || this.state !== undefined;
+    const { items, uploads } = this.#host.uploads;
+    const isAsking = uploads.asking !== undefined;
+    const take = takeOf(items);
+    const before = this.button;
+    const hadFocus = this.element.matches(":focus-within");
+    if (take?.state === "recording") this.#own = take.key;
+    if (take?.key !== this.#shown && (take || this.#shown)) {
+      this.#show(take && take.key !== this.#own ? "recovered" : "");
+      this.#shown = take?.key;
+    }
+    this.#recorder?.update(take, take && this.#host.uploads.fileOf(take.key), isDisabled);
+    this.#start.hidden = !isShown || !canRecord() || take !== undefined;
     this.#start.textContent = this.#host.text("record");
-    this.#start.disabled = isDisabled || this.#isAsking;
-    this.#message.hidden = this.#message.textContent === "";
-    this.#recorder?.update(isDisabled);
+    this.#start.disabled = isDisabled || isAsking;
+    // A hidden or disabled button loses the focus, which goes to the next step.
+    if ((hadFocus && this.button !== before) || (this.#wasAsking && !isAsking)) this.button?.focus();
+    this.#wasAsking = isAsking && (hadFocus || this.#wasAsking);
   }
 
-  /** Ends the recording, or takes away the shown one, and deletes it. */
-  discard(): void {
-    this.#recorder?.discard();
-  }
-
-  /** Offers the recordings that were not sent, and sends those that were being sent. */
-  async restore(): Promise<void> {
-    const place = recordingPlaceOf(this.#host.name());
-    for (const { key, ...record } of await savedUploads.list()) if (record.place === place) void this.#restore(key);
-  }
-
-  /** Leaves the recordings, which stay saved, to the next element at this place. @param isGone whether it still has to */
-  async leave(isGone: () => boolean): Promise<void> {
-    await this.#recorder?.stop();
-    await this.#lastPart;
-    if (!isGone()) return;
-    this.#recorder?.forget();
-    for (const key of this.#locks.keys()) this.unlock(key);
-  }
-
-  unlock(key: string): void {
-    void this.#locks.get(key)?.then((unlock) => unlock());
-    this.#locks.delete(key);
-  }
-
-  #lock(key: string): Promise<() => void> {
-    const locking = lock(key);
-    this.#locks.set(key, locking);
-    return locking;
-  }
-
+  /** Shows a message by its name, or none. */
   #show(message: string): void {
     this.#message.textContent = message && this.#host.text(message);
-    this.#host.onChange();
+    this.#message.hidden = message === "";
+  }
+
+  /** Records from the microphone. */
+  async record(key: string, bytes: Bytes): Promise<void> {
+    const failed = await this.#load().then(
+      (recorder) => recorder.record(key, bytes),
+      (error) => ({ code: "connection_failed", error }),
+    );
+    if (!failed) return;
+    this.#show(failed.code);
+    this.#host.dispatch("failed", { sentBytes: 0, ...failed });
+    this.#host.uploads.send({ type: "unrecorded", key });
+  }
+
+  /** Makes the file of a saved recording. Without a connection, it stays saved. */
+  async compose(item: NewItem<null>, parts: Blob[]) {
+    const recorder = await this.#load().catch(() => undefined);
+    return recorder?.compose(item, parts);
   }
 
   #load(): Promise<Recorder> {
@@ -112,78 +90,11 @@ export class Recordings {
   }
 
   async #loadOnce(): Promise<Recorder> {
-    const { Recorder } = await loadSound(this.#host.serviceUrl());
-    const recorder = new Recorder({
-      text: (name) => this.#host.text(name),
-      announce: (name) => this.#host.announce(name),
-      show: (message) => this.#show(message),
-      focus: () => this.button?.focus(),
-      onPart: (key, recording, part) => {
-        if (!this.#locks.has(key)) void this.#lock(key);
-        const place = recordingPlaceOf(this.#host.name());
-        const record = { key, place, at: Date.now(), keptDays: recorder.keptDays, recording };
-        this.#lastPart = savedUploads.append(record, part);
-      },
-      onFinish: async (key, recording) => {
-        await this.#lastPart;
-        await savedUploads.update([key], { recording });
-      },
-      onSend: (take) => {
-        void savedUploads.update([take.key], { recording: { ...take.properties, isSent: true } });
-        this.#host.onSend(take);
-      },
-      onDiscard: (key) => {
-        void savedUploads.delete([key]);
-        this.unlock(key);
-      },
-    });
+    const { Recorder, RECORDER_TEXTS } = await loadSound(this.#host.serviceUrl());
+    this.#host.addTexts(RECORDER_TEXTS);
+    const recorder = new Recorder(this.#host, (message) => this.#show(message));
     this.#message.before(recorder.element);
     this.#recorder = recorder;
     return recorder;
-  }
-
-  async #record(): Promise<void> {
-    const hasFocus = this.#start.matches(":focus");
-    this.#isAsking = true;
-    this.#show("");
-    try {
-      await (await this.#load().catch((error) => this.#fail("connection_failed", error)))?.start(this.#host.bitrate());
-    } catch (error) {
-      const isDenied = error instanceof DOMException && ["NotAllowedError", "SecurityError"].includes(error.name);
-      this.#fail(isDenied ? "microphone_denied" : "microphone_missing", error);
-    } finally {
-      this.#isAsking = false;
-      this.#host.onChange();
-      // A disabled button loses the focus.
-      if (hasFocus) this.button?.focus();
-    }
-  }
-
-  #fail(code: string, error: unknown): undefined {
-    this.#show(code);
-    this.#host.onError(code, error);
-  }
-
-  async #restore(key: string): Promise<void> {
-    const locking = this.#lock(key);
-    await locking;
-    const { recording, saved } = (await savedUploads.get(key)) ?? {};
-    // The element was removed in the meantime.
-    if (this.#locks.get(key) !== locking) return;
-    if (!recording) return this.unlock(key);
-    const { isSent, ...properties } = recording;
-    const parts = await savedUploads.parts(key);
-    const file = fileOf(parts, properties);
-    // Its page was closed before the first part was there.
-    if (file.size === 0) {
-      void savedUploads.delete([key]);
-      return this.unlock(key);
-    }
-    // What is being sent stays as it is.
-    if (isSent) return this.#host.onResume({ key, file }, saved);
-    const recorder = await this.#load().catch(() => undefined);
-    // Without a connection, it stays saved for the next page.
-    if (!recorder) return this.unlock(key);
-    await recorder.offer(key, parts, properties, () => this.#locks.get(key) === locking);
   }
 }

@@ -4,6 +4,7 @@ import { isUnknownForBrowser, measurePeaks } from "./peaks.ts";
 /* What the upload element loads with the first recording, or with the first file whose waveform it may have to measure. */
 
 export { Recorder } from "./element-recorder.ts";
+export { RECORDER_TEXTS } from "./element-recorder-texts.ts";
 
 /** Sends the waveform of a stored file, if the service does not measure it. Nothing else needs it. */
 export async function sendWaveform(access: Access, id: string, file: File): Promise<void> {

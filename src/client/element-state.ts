@@ -1,27 +1,76 @@
-import type { Item } from "./element-files.ts";
+import { type Item, isLeaving, isStored, isTake, type Uploads } from "./upload-state.ts";
+
+/* What the upload element shows of its uploads, as pure functions. */
 
 /** The state of all files and the recorder, as `data-state` shows it. */
-export type ElementState = Item["state"] | "empty" | "recording" | "recorded";
+export type ElementState =
+  | "empty"
+  | "recording"
+  | "recorded"
+  | "sending"
+  | "waiting"
+  | "failed"
+  | "stored"
+  | "completed";
 
-/** @param recording the state of the recorder, which comes before that of files */
-export function stateOf(
-  items: Iterable<Pick<Item, "state" | "code">>,
-  recording: "recording" | "recorded" | undefined,
-): ElementState {
-  if (recording) return recording;
-  const all = [...items];
-  // What waits after a failure is not being sent.
-  if (all.some(({ state, code }) => state === "sending" || (state === "waiting" && !code))) return "sending";
-  const order = ["waiting", "failed", "stored", "completed"] as const;
-  return order.find((one) => all.some(({ state }) => state === one)) ?? "empty";
+type Shown = Pick<Item<unknown>, "key" | "state" | "error">;
+
+/** A file that needs to be chosen again has failed, for a form. */
+export const shownState = ({ state }: Shown) => (state === "interrupted" ? "failed" : state);
+/** What waits after a failure is not being sent. */
+const isSending = ({ state, error }: Shown) => state === "sending" || (state === "waiting" && error === null);
+
+/** The files of the list. */
+export const filesOf = <T extends Shown>(items: Iterable<T>): T[] =>
+  [...items].filter((item) => !isTake(item) && !isLeaving(item));
+
+/** The recording in progress, or else the first one that is neither sent nor canceled. */
+export function takeOf<T extends Shown>(items: Iterable<T>): T | undefined {
+  const takes = [...items].filter(isTake);
+  return takes.find(({ state }) => state === "recording") ?? takes[0];
 }
 
-/** Why a form with this state can't be submitted, as the name of a text. */
-const PROBLEMS: Partial<Record<ElementState, string>> = {
-  recording: "unsent",
-  recorded: "unsent",
-  sending: "busy",
-  waiting: "busy",
-  failed: "unresolved",
-};
-export const problemOf = (state: ElementState): string | undefined => PROBLEMS[state];
+export function stateOf(items: Iterable<Shown>): ElementState {
+  const all = [...items];
+  const take = takeOf(all);
+  if (take) return take.state as ElementState;
+  const files = filesOf(all);
+  if (files.some(isSending)) return "sending";
+  const order = ["waiting", "failed", "stored", "completed"] as const;
+  return order.find((state) => files.some((item) => shownState(item) === state)) ?? "empty";
+}
+
+/** The ids that the form submits. */
+export const idsOf = ({ items }: Uploads<unknown>): string[] =>
+  filesOf(items.values()).flatMap((item) => (item.id !== undefined && isStored(item) ? [item.id] : []));
+
+/** The parts of the element that can show a problem. */
+export interface Offered {
+  /** Whether there is a button that chooses files. */
+  hasChooser: boolean;
+  /** Whether there is one that records. */
+  hasRecorder: boolean;
+  isRequired: boolean;
+}
+
+export interface Blocker {
+  flag: "customError" | "valueMissing";
+  text: string;
+  /** Where the browser shows it: the key of a file, or a part. Without one, it would not submit the form, silently. */
+  anchor: string;
+}
+
+/** Why the form can't be submitted, and which button solves it. */
+export function blockerOf(uploads: Uploads<unknown>, offered: Offered): Blocker | undefined {
+  const items = [...uploads.items.values()];
+  const state = stateOf(items);
+  const add = offered.hasChooser ? "chooser" : offered.hasRecorder ? "recorder" : "panel";
+  const custom = (text: string, anchor?: string): Blocker => ({ flag: "customError", text, anchor: anchor ?? add });
+  if (state === "recording" || state === "recorded") return custom("unsent", "take");
+  if (state === "sending" || state === "waiting")
+    return custom("busy", filesOf(items).find((item) => ["sending", "waiting"].includes(item.state))?.key);
+  if (state === "failed")
+    return custom("unresolved", filesOf(items).find((item) => shownState(item) === "failed")?.key);
+  if (!offered.isRequired || idsOf(uploads).length > 0) return undefined;
+  return { flag: "valueMissing", text: offered.hasChooser ? "required" : "requiredRecording", anchor: add };
+}

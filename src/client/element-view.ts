@@ -1,3 +1,5 @@
+import type { RECORDER_TEXTS } from "./element-recorder-texts.ts";
+
 /* The view of the upload element: its texts, styles and parts. */
 
 /** Texts of the element. `{name}`, `{percent}` and `{message}` are replaced. */
@@ -11,13 +13,6 @@ export const TEXTS = {
   remove: "Remove",
   retry: "Retry",
   record: "Record",
-  pause: "Pause",
-  continue: "Continue",
-  paused: "Paused",
-  stop: "Stop",
-  send: "Send",
-  level: "Microphone level",
-  playback: "Your recording",
 
   waiting: "Waiting",
   interrupted: "{message}",
@@ -31,21 +26,13 @@ export const TEXTS = {
   announceStored: "{name} uploaded",
   announceFailed: "Couldn't upload {name}. {message}",
   announceCanceled: "{name} removed",
-  announceRecording: "Recording",
-  announceRecorded: "Recording stopped. Send or cancel it.",
 
   required: "Choose a file.",
   requiredRecording: "Record something, then send it.",
   busy: "Wait until all files are uploaded.",
   unresolved: "Retry or cancel the files that couldn't be uploaded.",
-  unsent: "Send or cancel your recording.",
-  recovered: "This recording was not sent. Send or cancel it.",
 
   // Messages by error code. For other codes, the message of the service is shown.
-  microphone_denied: "Allow this page to use your microphone, then record again.",
-  microphone_missing: "No microphone found. Connect one, then record again.",
-  microphone_muted: "Your microphone is in use elsewhere. The recording continues afterwards.",
-  microphone_lost: "Your microphone was disconnected. Send or cancel your recording.",
   file_too_large: "This file is too large.",
   file_empty: "This file is empty.",
   file_unreadable: "This file can't be read. Choose it again.",
@@ -66,33 +53,33 @@ export const TEXTS = {
   unexpected_error: "Something went wrong. Retry, or choose the file again.",
 };
 
-export type UploadTexts = typeof TEXTS & Record<string, string>;
+export type UploadTexts = typeof TEXTS & typeof RECORDER_TEXTS & Record<string, string>;
 
 // Inherited properties of the page reach into a shadow root. Those that could make the text unreadable are reset.
 export const STYLES = `
-:host { display: block; }
-:host([hidden]), [hidden] { display: none !important; }
+:host { display: block }
+:host([hidden]), [hidden] { display: none !important }
 [part=panel] { --line: color-mix(in srgb, currentColor 35%, transparent); --tint: color-mix(in srgb, currentColor 8%, transparent);
   visibility: visible; pointer-events: auto; cursor: auto; user-select: auto; text-align: start; line-height: 1.4;
-  letter-spacing: normal; word-spacing: normal; text-indent: 0; text-transform: none; text-shadow: none; white-space: normal; }
+  letter-spacing: normal; word-spacing: normal; text-indent: 0; text-transform: none; text-shadow: none; white-space: normal }
 [part=chooser] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 0 0 8px; padding: 12px;
-  border: 1px dashed var(--line); border-radius: 8px; }
-:host([data-dragging]) [part=chooser] { border-style: solid; background: var(--tint); }
-@media not (pointer: fine) { [part=chooser] { border: 0; padding: 0; } [part=drop] { display: none; } }
-[part=list] { list-style: none; margin: 0; padding: 0; }
-[part~=item], [part=recorder], [part=playback] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 8px 0; }
-[part=name] { flex: 1 1 10em; overflow-wrap: anywhere; }
-[part=progress] { flex: 2 1 8em; min-width: 4em; accent-color: currentColor; }
-[part=status], [part=time], [part=paused] { font-size: 0.875em; font-variant-numeric: tabular-nums; }
-[part=level] { flex: 1 1 6em; max-width: 16em; min-width: 4em; height: 8px; border-radius: 4px; }
-[part=audio] { flex: 1 1 14em; min-width: 0; max-width: 100%; }
-[part=message] { margin: 8px 0; }
+  border: 1px dashed var(--line); border-radius: 8px }
+:host([data-dragging]) [part=chooser] { border-style: solid; background: var(--tint) }
+@media not (pointer: fine) { [part=chooser] { border: 0; padding: 0 } [part=drop] { display: none } }
+[part=list] { list-style: none; margin: 0; padding: 0 }
+[part~=item], [part=recorder], [part=playback] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 8px 0 }
+[part=name] { flex: 1 1 10em; overflow-wrap: anywhere }
+[part=progress] { flex: 2 1 8em; min-width: 4em; accent-color: currentColor }
+[part=status], [part=time], [part=paused] { font-size: .875em; font-variant-numeric: tabular-nums }
+[part=level] { flex: 1 1 6em; max-width: 16em; min-width: 4em; height: 8px; border-radius: 4px }
+[part=audio] { flex: 1 1 14em; min-width: 0; max-width: 100% }
+[part=message] { margin: 8px 0 }
 [part~=button] { font: inherit; color: inherit; background: none; border: 1px solid var(--line); border-radius: 6px;
-  padding: 2px 12px; min-width: 44px; min-height: 32px; cursor: pointer; }
-[part~=button]:hover:enabled { background: var(--tint); }
-[part~=button]:disabled { opacity: 0.5; cursor: auto; }
-[part~=item] [part~=button] { font-size: 0.875em; border-color: transparent; padding: 0 8px; min-height: 24px; text-decoration: underline; }
-[role=status] { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  padding: 2px 12px; min-width: 44px; min-height: 32px; cursor: pointer }
+[part~=button]:hover:enabled { background: var(--tint) }
+[part~=button]:disabled { opacity: .5; cursor: auto }
+[part~=item] [part~=button] { font-size: .875em; border-color: transparent; padding: 0 8px; min-height: 24px; text-decoration: underline }
+[role=status] { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%) }
 `;
 
 export function create<K extends keyof HTMLElementTagNameMap>(tag: K, part: string, ...children: Node[]) {

@@ -1,36 +1,33 @@
 import { normalizeUrl } from "./connection.ts";
 import { Access } from "./element-access.ts";
+import { Chooser } from "./element-chooser.ts";
 import { FormControl } from "./element-control.ts";
-import { ElementFiles, type Item, isAccepted, isUnfinished, type NewItem } from "./element-files.ts";
+import { codeOf, ElementFiles, type FormItem, type Host, isAccepted, type UploadDetail } from "./element-files.ts";
+import { loadSound } from "./element-load.ts";
+import { placeOf, recordingPlaceOf } from "./element-places.ts";
+import { followProcessing } from "./element-processing.ts";
 import { Recordings } from "./element-recordings.ts";
-import { placeOf, savedUploads } from "./element-saved.ts";
-import { problemOf, stateOf } from "./element-state.ts";
-import { Announcer, create, createButton, STYLES, TEXTS, type UploadTexts } from "./element-view.ts";
+import { Reporter } from "./element-reporter.ts";
+import { blockerOf, idsOf, stateOf } from "./element-state.ts";
+import { Announcer, create, STYLES, TEXTS, type UploadTexts } from "./element-view.ts";
 import { StowageError } from "./errors.ts";
+import { isUnmeasured } from "./measured.ts";
+import { uploadSource } from "./upload.ts";
+import { type Page, UploadRunner } from "./upload-runner.ts";
+import { blobSource } from "./upload-source.ts";
+import { isStored, isTake } from "./upload-state.ts";
+import { cancelUpload } from "./upload-url.ts";
 
+export type { UploadDetail } from "./element-files.ts";
 export type { UploadTexts } from "./element-view.ts";
 
 /*
  * <stowage-upload> wraps the page's own <input type="file">, uploads what the user chooses, drops or records, and submits
  * the ids of the files with the form. The input stays in the page, and a button takes its place, because browsers say
  * "No file chosen" next to an input whose files are uploaded. What the element adds is in a shadow root, where the page's
- * styles don't reach it except by ::part(). This file has what the page sees; element-files.ts has the files, and
- * element-recordings.ts the recordings.
+ * styles don't reach it except by ::part(). The element shows the uploads of upload-state.ts: element-files.ts their list, and
+ * element-recordings.ts the recordings that are not sent.
  */
-
-/** The `detail` of the element's events. */
-export interface UploadDetail {
-  /** Undefined if the microphone failed, or if the file was stored before a reload. */
-  file?: File | undefined;
-  /** The id of the stored file. */
-  id?: string | undefined;
-  /** How many bytes the service has. */
-  sentBytes: number;
-  /** Why it failed: a code of the service or the client, `microphone_denied`, `microphone_missing`, or `unexpected_error`. */
-  code?: string | undefined;
-  /** The error itself. */
-  error?: unknown;
-}
 
 type UploadEvents = Record<
   "upload-progress" | "upload-waiting" | "upload-stored" | "upload-completed" | "upload-failed",
@@ -53,51 +50,23 @@ export class StowageUpload extends FormControl {
   static readonly observedAttributes = ["url", "token", "name", "record", "required", "multiple"];
 
   readonly #root = this.attachShadow({ mode: "open", delegatesFocus: false });
-  readonly #choose = createButton("choose", () => this.#input?.click());
-  readonly #drop = create("span", "drop");
-  readonly #chooser = create("div", "chooser", this.#choose, this.#drop);
+  readonly #chooser = new Chooser(() => this.#input?.click());
   readonly #panel = create("div", "panel");
   readonly #announcer = new Announcer();
   readonly #access = new Access(() => ({ url: this.url, token: this.getAttribute("token"), getToken: this.getToken }));
-  readonly #files = new ElementFiles({
-    access: this.#access,
-    serviceUrl: () => this.#serviceUrl,
-    isReady: () =>
-      this.isConnected && this.hasAttribute("url") && (this.#getToken !== undefined || this.hasAttribute("token")),
-    isDisabled: () => this.#isDisabled,
-    isMultiple: () => this.#input?.multiple ?? this.multiple,
-    place: () => placeOf(this.name),
-    text: (name, item) => this.#text(name, item),
-    announce: (name, item) => this.#announcer.announce(this.#text(name, item)),
-    dispatch: (name, item) => this.#dispatch(`upload-${name}`, item),
-    onChange: () => this.#update(),
-    onEnd: (key) => this.#recordings.unlock(key),
-    focus: () => this.#focus(),
-  });
-  readonly #recordings = new Recordings({
-    name: () => this.name,
-    serviceUrl: () => this.#serviceUrl,
-    bitrate: () => this.bitrate,
-    text: (name) => this.#text(name),
-    announce: (name) => this.#announcer.announce(this.#text(name)),
-    onChange: () => this.#update(),
-    onSend: ({ key, file }) => this.#files.add([{ key, file, name: file.name, size: file.size, isRecording: true }]),
-    onResume: ({ key, file }, saved) => {
-      // Otherwise it would replace what the user has chosen. It stays saved.
-      if (this.#files.items.size === 0 || this.#input?.multiple)
-        this.#files.add([{ key, file, name: file.name, size: file.size, saved, isRecording: true }]);
-    },
-    onError: (code, error) => this.#dispatch("upload-failed", { sentBytes: 0, code, error }),
-  });
-  #texts: UploadTexts = TEXTS;
+  readonly #runner = new UploadRunner<null>("stowage-upload", { isForm: true }, this.#createPage());
+  readonly #host = this.#createHost();
+  readonly #files = new ElementFiles(this.#host);
+  readonly #recordings = new Recordings(this.#host);
+  readonly #reporter = new Reporter(this.#host);
+  #texts = TEXTS as UploadTexts;
   #getToken: (() => string | Promise<string>) | undefined;
   #isDisabled = false;
-  #isRestored = false;
   #form: HTMLFormElement | null = null;
 
   constructor() {
     super();
-    this.#panel.append(this.#chooser, this.#recordings.element, this.#files.element, this.#announcer.element);
+    this.#panel.append(this.#chooser.element, this.#recordings.element, this.#files.element, this.#announcer.element);
     // If nothing can be added, it takes the focus of an invalid form.
     this.#panel.tabIndex = -1;
     this.#root.append(document.createElement("slot"), this.#panel);
@@ -119,12 +88,12 @@ export class StowageUpload extends FormControl {
 
   /** The ids of the stored files. To set others takes the files whose ids are missing out of the form. */
   get value(): string[] {
-    return this.#files.ids;
+    return idsOf(this.#runner.uploads);
   }
 
   set value(ids: string[] | string | null | undefined) {
     const kept = ids ?? [];
-    for (const item of this.#files.items) if (item.id && !kept.includes(item.id)) this.#files.cancel(item);
+    this.#cancel(({ id }) => id !== undefined && !kept.includes(id));
   }
 
   /** Returns a token in place of the attribute, again after the service has rejected the last one with 401. */
@@ -135,7 +104,7 @@ export class StowageUpload extends FormControl {
   set getToken(getToken: (() => string | Promise<string>) | null | undefined) {
     this.#getToken = getToken ?? undefined;
     this.#access.reset();
-    this.#files.wake();
+    this.#wake();
   }
 
   /** All texts. Setting some of them replaces these. The messages of errors are named by their codes. */
@@ -150,19 +119,16 @@ export class StowageUpload extends FormControl {
 
   /** Uploads files as if the user had chosen them. Unless it has `multiple`, a file replaces the one before. */
   add(files: Iterable<File>): void {
-    if (this.#isDisabled) return;
+    this.#set();
     const accept = this.#input?.accept ?? "";
-    const added = [...files].map((file): NewItem & { file: File } => {
-      const key = `${this.url} ${file.name} ${file.lastModified} ${file.size}`;
-      const item = { key, file, name: file.name, size: file.size };
-      if (isAccepted(file, accept)) return item;
-      // Browsers let users drop what they can't choose.
-      const error = new StowageError("type_not_allowed", `The input accepts ${accept}.`);
-      return { ...item, state: "failed", error };
+    // Browsers let users drop what they can't choose.
+    const refusal = new StowageError("type_not_allowed", `The input accepts ${accept}.`);
+    const added = [...files].map((file) => {
+      const source = `${this.url} ${file.name} ${file.lastModified} ${file.size}`;
+      const item = { name: file.name, source };
+      return { file, item: isAccepted(file, accept) ? item : { ...item, state: "failed" as const, error: refusal } };
     });
-    const record = { place: placeOf(this.name), at: Date.now() };
-    for (const { key, file } of this.#files.add(added))
-      if (file) void savedUploads.save([{ record: { ...record, key }, file }]);
+    this.#runner.add(added);
   }
 
   connectedCallback(): void {
@@ -170,7 +136,7 @@ export class StowageUpload extends FormControl {
     addEventListener("beforeunload", this.#warn);
     for (const type of ["online", "visibilitychange"]) addEventListener(type, this.#wake, true);
     this.#adoptInput();
-    this.#wake();
+    this.#runner.send({ type: "open" });
   }
 
   disconnectedCallback(): void {
@@ -179,11 +145,7 @@ export class StowageUpload extends FormControl {
       if (this.isConnected) return;
       removeEventListener("beforeunload", this.#warn);
       for (const type of ["online", "visibilitychange"]) removeEventListener(type, this.#wake, true);
-      void this.#recordings.leave(() => {
-        if (!this.isConnected) this.#isRestored = false;
-        return !this.isConnected;
-      });
-      this.#files.stop();
+      this.#runner.send({ type: "close" });
     });
   }
 
@@ -202,17 +164,12 @@ export class StowageUpload extends FormControl {
   formDisabledCallback(isDisabled: boolean): void {
     this.#isDisabled = isDisabled;
     if (this.#input) this.#input.disabled = isDisabled;
-    this.#update();
+    this.#set();
     this.#addChosen();
   }
 
   formResetCallback(): void {
-    this.#recordings.discard();
-    for (const item of this.#files.items) this.#files.cancel(item);
-  }
-
-  get #serviceUrl(): string {
-    return normalizeUrl(this.url) ?? "";
+    this.#cancel(() => true);
   }
 
   get #input(): HTMLInputElement | null {
@@ -221,17 +178,62 @@ export class StowageUpload extends FormControl {
 
   /** The page asks before it stops recording or sending. */
   readonly #warn = (event: Event) => {
-    if (this.#recordings.state || [...this.#files.items].some(isUnfinished)) event.preventDefault();
+    if (this.#runner.items.some((item) => isTake(item) || ["waiting", "sending"].includes(item.state)))
+      event.preventDefault();
   };
 
-  readonly #wake = () => this.#files.wake();
+  /** There may be a connection again, a token, or the recording of a closed tab. */
+  readonly #wake = () => {
+    this.#set();
+    this.#runner.send({ type: "wake" });
+  };
 
   /** After the form was submitted, a reload must not offer its files again. */
   readonly #forgetSubmitted = (event: Event) => {
-    const keys = [...this.#files.items].flatMap(({ key, id }) => (id === undefined ? [] : [key]));
     // A script of the page may still prevent the submission.
-    setTimeout(() => !event.defaultPrevented && void savedUploads.delete(keys));
+    setTimeout(() => !event.defaultPrevented && this.#runner.send({ type: "submit" }));
   };
+
+  #createHost(): Host {
+    return {
+      uploads: this.#runner,
+      text: (name, item) => this.#text(name, item),
+      announce: (name, item) => this.#announce(name, item),
+      focusAdd: () => (this.#input ? this.#chooser.button : this.#recordings.button)?.focus(),
+      dispatch: (type, detail) =>
+        this.dispatchEvent(new CustomEvent(`upload-${type}`, { detail, bubbles: true, composed: true })),
+      serviceUrl: () => normalizeUrl(this.url) ?? "",
+      bitrate: () => this.bitrate,
+      addTexts: (texts) => {
+        this.#texts = { ...texts, ...this.#texts };
+      },
+    };
+  }
+
+  #createPage(): Page<null> {
+    return {
+      places: () => (this.hasAttribute("name") ? [placeOf(this.name), recordingPlaceOf(this.name)] : []),
+      placeOf: (item) => (item.isRecording && !isStored(item) ? recordingPlaceOf(this.name) : placeOf(this.name)),
+      upload: ({ key }, file, options) =>
+        this.#access.call(
+          (sender) => uploadSource(sender, blobSource(file, file.name), options),
+          () => this.#runner.sentBytesOf(key),
+        ),
+      cancel: (_, url) => this.#access.call((sender) => cancelUpload(sender, url)),
+      isTemporary: (error) => this.#access.isTemporary(error),
+      follow: (id, signal) => followProcessing(this.#access, id, signal),
+      record: (key, bytes) => this.#recordings.record(key, bytes),
+      compose: (item, parts) => this.#recordings.compose(item, parts),
+      onChange: (before) => {
+        for (const item of this.#reporter.report(before)) void this.#sendWaveform(item).catch(() => {});
+        this.#update();
+      },
+      onProgress: (item) => {
+        this.#files.show(item, this.#isDisabled);
+        this.#reporter.dispatch("progress", item);
+      },
+    };
+  }
 
   /** Takes over the name, `required` and `multiple` of the input, which would submit the bytes as well. */
   #adoptInput(): void {
@@ -245,25 +247,21 @@ export class StowageUpload extends FormControl {
     if (input?.multiple) this.multiple = true;
     else if (input) input.multiple = this.multiple;
     this.#update();
+    this.#set();
     // Chosen before this script was loaded.
     this.#addChosen();
-    if (this.#isRestored || !this.hasAttribute("name")) return;
-    this.#isRestored = true;
-    void this.#recordings.restore();
-    void this.#restore();
   }
 
-  /** Continues with the files that this element had before a reload. */
-  async #restore(): Promise<void> {
-    const place = placeOf(this.name);
-    const own = (await savedUploads.list()).filter((record) => record.place === place);
-    const files = await savedUploads.files(own.map(({ key }) => key));
-    const items = own.flatMap(({ key, stored, saved }): NewItem[] => {
-      const file = files.get(key);
-      return stored ? [{ key, ...stored }] : file ? [{ key, file, name: file.name, size: file.size, saved }] : [];
-    });
-    // The user may already have chosen others.
-    if (this.#files.items.size === 0) this.#files.add(items);
+  /** Tells the uploads what the page allows. Scripts of the page may set the URL and the token later. */
+  #set(): void {
+    const isReady = this.hasAttribute("url") && (this.#getToken !== undefined || this.hasAttribute("token"));
+    const isSingle = !(this.#input?.multiple ?? this.multiple);
+    this.#runner.send({ type: "set", isReady, isDisabled: this.#isDisabled, isSingle });
+  }
+
+  #cancel(isCanceled: (item: FormItem) => boolean): void {
+    const keys = this.#runner.items.filter(isCanceled).map(({ key }) => key);
+    this.#runner.send({ type: "cancel", keys });
   }
 
   #addChosen(): void {
@@ -281,62 +279,57 @@ export class StowageUpload extends FormControl {
     return true;
   }
 
-  #text(text: string, { name = "", size = 0, code, error, sentBytes = 0 }: Partial<Item> = {}): string {
+  #text(text: string, item?: FormItem): string {
+    const { key = "", name = "", size = 0, error } = item ?? {};
     const values: Record<string, string> = {
       name,
-      percent: String(Math.floor((100 * sentBytes) / Math.max(1, size))),
-      message: this.#texts[code ?? ""] ?? (error as Partial<Error> | null)?.message ?? "",
+      percent: String(Math.floor((100 * this.#runner.sentBytesOf(key)) / Math.max(1, size))),
+      message: this.#texts[(item && codeOf(item)) ?? ""] ?? (error as Partial<Error> | null)?.message ?? "",
     };
     return (this.#texts[text] ?? "").replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
   }
 
-  /** Focuses what adds files. */
-  #focus(): void {
-    (this.#input ? this.#choose : this.#recordings.button)?.focus();
+  #announce(name: string, item?: FormItem): void {
+    this.#announcer.announce(this.#text(name, item));
+  }
+
+  async #sendWaveform({ key, id = "" }: FormItem): Promise<void> {
+    const file = this.#runner.fileOf(key);
+    if (!file || !(await isUnmeasured(file))) return;
+    await (await loadSound(this.#host.serviceUrl())).sendWaveform(this.#access, id, file);
   }
 
   /** Shows the state of everything, and passes ids and validity to the form. */
   #update(): void {
-    this.#files.show();
-    this.#showChooser();
+    const { items } = this.#runner;
+    this.#files.update(items, this.#isDisabled);
+    this.#chooser.update(this.#input, this.#isDisabled, (name) => this.#text(name));
     this.#recordings.update(this.record, this.#isDisabled);
-    const state = stateOf(this.#files.items, this.#recordings.state);
+    const state = stateOf(items);
     // A constructor must not set attributes.
     if (this.isConnected && this.dataset.state !== state) this.dataset.state = state;
     const values = new FormData();
     for (const id of this.value) values.append(this.name, id);
     this.submits(this.hasAttribute("name") ? values : null);
-    this.#validate(problemOf(state), state);
+    this.#validate();
   }
 
-  /** The browser shows the problem at the button that solves it. Without such an anchor, it would not submit the form, silently. */
-  #validate(problem: string | undefined, state: string): void {
-    const add = (this.#input ? this.#choose : this.#recordings.button) ?? this.#panel;
-    if (problem) {
-      const button = problem === "unsent" ? this.#recordings.button : this.#files.buttonOf(state);
-      this.validate({ customError: true }, this.#text(problem), button ?? add);
-    } else if (this.required && this.value.length === 0)
-      this.validate({ valueMissing: true }, this.#text(this.#input ? "required" : "requiredRecording"), add);
-    else this.validate({});
-  }
-
-  /** Shows the button in place of the input, with the name of the input for screen readers. */
-  #showChooser(): void {
-    const input = this.#input;
-    this.#chooser.hidden = !input;
-    if (!input) return;
-    input.style.setProperty("display", "none", "important");
-    const [text, drop] = input.multiple ? ["choose", "drop"] : ["chooseFile", "dropFile"];
-    this.#choose.textContent = this.#text(text);
-    this.#drop.textContent = this.#text(drop);
-    const names = [input.ariaLabel, ...[...(input.labels ?? [])].map(({ textContent }) => textContent?.trim())];
-    this.#choose.ariaLabel = [this.#text(text), names.find(Boolean)].filter(Boolean).join(": ");
-    this.#choose.disabled = this.#isDisabled;
-  }
-
-  #dispatch(type: keyof UploadEvents, { file, id, sentBytes, code, error }: UploadDetail): void {
-    const detail: UploadDetail = { file, id, sentBytes, code, error: error ?? undefined };
-    this.dispatchEvent(new CustomEvent(type, { detail, bubbles: true, composed: true }));
+  /** The browser shows the problem at the button that solves it. */
+  #validate(): void {
+    const { button } = this.#recordings;
+    const offered = { hasChooser: this.#input !== null, hasRecorder: button !== undefined, isRequired: this.required };
+    const blocker = blockerOf(this.#runner.uploads, offered);
+    if (!blocker) {
+      this.validate({});
+      return;
+    }
+    const { flag, text, anchor } = blocker;
+    const parts: Record<string, HTMLElement | undefined> = {
+      chooser: this.#chooser.button,
+      recorder: button,
+      take: button,
+    };
+    this.validate({ [flag]: true }, this.#text(text), parts[anchor] ?? this.#files.buttonOf(anchor) ?? this.#panel);
   }
 }
 

@@ -106,7 +106,8 @@ export function connectionError(url: string, cause: unknown, isKnownHost: boolea
   const code = inner?.code ?? (cause as { code?: unknown })?.code;
   // The code of a DOMException is a number that says less than its message.
   const reason = (typeof code === "string" ? code : undefined) ?? inner?.message ?? (message || "unknown");
-  const isTransient = isKnownHost || !WRONG_URL.test(reason);
+  // Browsers don't say why.
+  const isTransient = !globalThis.process || isKnownHost || !WRONG_URL.test(reason);
   const { origin } = new URL(url);
   const details = { cause, isTransient, isTimeout: name === TIMEOUT };
   return new StowageError("connection_failed", `Can't reach ${origin} (${reason}).`, details);

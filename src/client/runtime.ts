@@ -1,4 +1,4 @@
-/* Where the client runs. console/build.js replaces this file for browsers, so that their scripts lack what only Node needs. */
+/* Where the client runs. Scripts for browsers have no `process`, and are built without what only Node needs. */
 
 /** The runtime of Workers calls itself Node, and has an empty version of undici. */
 export const isWorker = globalThis.navigator?.userAgent === "Cloudflare-Workers";

@@ -21,15 +21,6 @@ const recorderOfService = {
     }));
   },
 };
-/** Leaves out the code of the client that only Node and Workers need. */
-const inBrowser = {
-  name: "in-browser",
-  setup({ onLoad }) {
-    onLoad({ filter: /client\/runtime\.ts$/ }, () => ({
-      contents: "export const isWorker = false; export const isNode = false;",
-    }));
-  },
-};
 /** The compiler checks the calls of the console, which so needs no check while it runs. */
 const checkedArguments = {
   name: "checked-arguments",
@@ -93,7 +84,7 @@ const ENTRIES = {
     entryPoints: ["main.tsx", "styles/console.css"],
     format: "esm",
     splitting: true,
-    plugins: [oneFirstChunk, uploadsLater, inBrowser],
+    plugins: [oneFirstChunk, uploadsLater],
   },
   share: { entryPoints: ["share.tsx", "styles/share.css"], format: "esm", splitting: true },
   reference: { entryPoints: ["reference/script.ts", "styles/reference.css"], format: "esm" },
@@ -112,6 +103,8 @@ const bundle = (entryPoints, { plugins = [], ...options }) =>
     jsxImportSource: "preact",
     conditions: ["browser"],
     minify: true,
+    // Leaves out the code of the client that only Node needs.
+    define: { "globalThis.process": "undefined" },
     legalComments: "none",
     metafile: true,
     plugins: [checkedArguments, ...plugins],
@@ -124,7 +117,7 @@ const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) 
   ),
 );
 // As a classic script, which pages of other origins may load without CORS.
-builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [recorderOfService, inBrowser] }));
+builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [recorderOfService] }));
 builds.push(bundle([recorder], { format: "esm", entryNames: "[name]" }));
 if (hasDemo) builds.push(bundle([join(demo, "demo.js"), join(demo, "demo.css")], { entryNames: "[name]" }));
 const outputs = Object.assign({}, ...(await Promise.all(builds)).map(({ metafile }) => metafile.outputs));

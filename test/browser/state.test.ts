@@ -1,8 +1,6 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { StowageError } from "../../src/client/errors.ts";
-import type { FileMetadata, UploadOptions } from "../../src/client/index.ts";
+import type { FileMetadata } from "../../src/client/index.ts";
 import { findPeaks, isForBrowser, isUnknownForBrowser } from "../../src/client/peaks.ts";
-import { type QueuedUpload, UploadProgress, UploadQueue } from "../../src/client/upload-queue.ts";
 import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/events/event-list.ts";
 import { applyEvents, type FileRow, lacksAudio, pathOf, viewFrom } from "../../src/console/files/file-rows.ts";
 import { writtenBy } from "../../src/console/nouns.ts";
@@ -200,97 +198,6 @@ describe("Formatting", () => {
     [formatAge(new Date(Date.UTC(2020, 1, 2, 12)), Date.UTC(2026, 1, 2)), "Feb 2, 2020"],
   ] as const)("writes %s", ([actual, expected]) => {
     expect(actual).toBe(expected);
-  });
-});
-
-describe("The upload queue", () => {
-  const settled = () => new Promise((resolve) => setImmediate(resolve));
-  const rejection = (status: number, isTransient = false) =>
-    new StowageError(status === 403 ? "forbidden" : "connection_failed", "", { status, isTransient });
-
-  /** A queue of files whose uploads end as the test says. */
-  function makeQueue(sizes: number[]) {
-    const uploads = sizes.map((size, place): QueuedUpload => {
-      const file = new File([new Uint8Array(1)], `${place}`);
-      return { ...new UploadProgress(), key: `${place}`, name: `${place}`, size, file };
-    });
-    const begun: { end(id: string): void; fail(error: unknown): void; options: UploadOptions }[] = [];
-    const canceled: string[] = [];
-    const host = {
-      uploads: () => uploads,
-      upload: (_: QueuedUpload, __: File, options: UploadOptions) =>
-        new Promise<string>((end, fail) => {
-          begun.push({ end, fail, options });
-          options.signal?.addEventListener("abort", () => fail(options.signal?.reason));
-        }),
-      cancel: async (_: QueuedUpload, url: string) => void canceled.push(url),
-      isTemporary: (error: unknown) => error instanceof StowageError && error.isTransient,
-      onChange: () => {},
-    };
-    const store = { update: async () => {}, delete: async () => {} };
-    const queue = new UploadQueue<QueuedUpload>(store, host);
-    return { queue, uploads, begun, canceled, host, states: () => uploads.map(({ state }) => state).join(" ") };
-  }
-
-  test("sends three files at a time, in their order, and the next one when one ends", async () => {
-    const { queue, begun, states } = makeQueue([1, 1, 1, 1, 1]);
-    queue.start();
-    expect(states()).toBe("sending sending sending waiting waiting");
-    begun[1]?.end("id");
-    begun[2]?.fail(rejection(413));
-    await settled();
-    expect(states()).toBe("sending stored failed sending sending");
-  });
-
-  test("tries again what failed for a while, and at once when it wakes", async () => {
-    const { queue, uploads, begun, states } = makeQueue([1]);
-    queue.start();
-    begun[0]?.fail(rejection(0, true));
-    await settled();
-    expect([states(), uploads[0]?.failures]).toEqual(["waiting", 1]);
-    queue.start();
-    expect(begun).toHaveLength(1);
-    queue.wake();
-    expect([states(), begun.length]).toEqual(["sending", 2]);
-  });
-
-  test("waits again when it is stopped, and needs the file again if it can't be read", async () => {
-    const { queue, uploads, begun, host, states } = makeQueue([1, 1]);
-    queue.start();
-    host.uploads = () => [];
-    uploads[0]?.stop.abort();
-    Object.assign(uploads[1]?.file as File, { slice: () => ({ arrayBuffer: () => Promise.reject(new Error()) }) });
-    begun[1]?.fail(new TypeError());
-    await settled();
-    expect(states()).toBe("waiting interrupted");
-    expect(uploads[1]?.file).toBeUndefined();
-  });
-
-  test("cancels a large upload once it has a URL, and deletes it there", async () => {
-    const { queue, uploads, begun, canceled, states } = makeQueue([9_000_000]);
-    queue.start();
-    queue.cancel(uploads[0] as QueuedUpload);
-    expect([states(), begun[0]?.options.signal?.aborted]).toEqual(["canceling", false]);
-    begun[0]?.options.store?.set("0", { idempotencyKey: "k", url: "https://a/1.secret" });
-    await settled();
-    expect([states(), canceled]).toEqual(["canceled", ["https://a/1.secret"]]);
-  });
-
-  test("keeps a file that is complete before it can be canceled, and says if it can't be", async () => {
-    const { queue, uploads, host, states } = makeQueue([9_000_000, 9_000_000]);
-    for (const one of uploads) one.saved = { idempotencyKey: "k", url: `https://a/${one.key}.secret` };
-    host.cancel = async (one) => Promise.reject(rejection(one.key === "0" ? 403 : 0));
-    for (const one of uploads) queue.cancel(one);
-    await settled();
-    expect([states(), uploads[0]?.id]).toEqual(["stored failed", "0"]);
-    const late = makeQueue([1]);
-    late.queue.start();
-    const [small] = late.uploads as [QueuedUpload];
-    small.sentBytes = 1;
-    late.queue.cancel(small);
-    late.begun[0]?.end("id");
-    await settled();
-    expect([small.state, small.id]).toEqual(["stored", "id"]);
   });
 });
 

@@ -12,8 +12,8 @@ import { gzipSync } from "node:zlib";
 import type { Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
 import type { StowageUpload } from "../../src/client/element.ts";
-import type { SavedFile } from "../../src/client/element-saved.ts";
 import type { UploadTokenInput } from "../../src/client/index.ts";
+import type { RecordingProperties } from "../../src/client/recording-file.ts";
 import { webm } from "../audio/recorded/recorded.ts";
 import { MEBIBYTE } from "../support/bytes.ts";
 import { type Fault, Line } from "../support/line.ts";
@@ -482,35 +482,6 @@ describe("The upload element", () => {
     await expect(element.getByRole("listitem")).toHaveCount(0);
   });
 
-  exhaustive("asks `getToken` for a new token after 401", async ({ openForm, problems }) => {
-    problems.allow(/status of 401/);
-    const { page, key, element, input } = await openForm();
-    const calls = await element.evaluateHandle((one, valid) => {
-      const calls: string[] = [];
-      (one as StowageUpload).getToken = async () => {
-        calls.push("call");
-        return calls.length === 1 ? `${valid.slice(0, -4)}0000` : valid;
-      };
-      return calls;
-    }, key);
-    await input.setInputFiles([SOUND, textFile("b.txt", "B")]);
-    await stateOf(element, "completed");
-    expect(await calls.evaluate((list) => list.length)).toBe(2);
-    // Without a new one, the upload fails, and without any it waits.
-    await element.evaluate((one) => {
-      (one as StowageUpload).getToken = undefined;
-      one.setAttribute("token", "wrong");
-    });
-    await input.setInputFiles(textFile("c.txt", "C"));
-    await expect(element.getByRole("listitem")).toContainText([/./, /./, /Your permission to upload has expired/]);
-    await page.getByRole("button", { name: "Cancel c.txt" }).click();
-    await element.evaluate((one) => one.removeAttribute("token"));
-    await input.setInputFiles(textFile("d.txt", "D"));
-    await expect(element.getByText("Waiting", { exact: true })).toBeVisible();
-    await element.evaluate((one, valid) => one.setAttribute("token", valid), key);
-    await stateOf(element, "completed");
-  });
-
   test("deletes a canceled upload, and retries a failed one", async ({ openForm, problems }) => {
     problems.allow(/status of (401|404|503)/);
     const { page, team, element, input } = await openForm();
@@ -718,8 +689,8 @@ const restoreTokens = (page: Page) => page.evaluate(() => Reflect.set(window, "i
 
 /** The record of the only recording in the browser's storage. */
 const savedRecording = async (page: Page) => {
-  const [record] = ((await readDatabases(page)).records ?? []) as SavedFile[];
-  return record ?? ({} as Partial<SavedFile>);
+  const [record] = ((await readDatabases(page)).records ?? []) as { properties?: RecordingProperties }[];
+  return record?.properties ?? ({} as Partial<RecordingProperties>);
 };
 
 /** Saves a recording of an earlier visit for the element "recordings" of the page, in parts. */
@@ -736,11 +707,16 @@ const saveRecording = (page: Page, stream: Uint8Array) =>
       let parts = 0;
       for (let at = 0; at < bytes.length; at += partBytes)
         transaction.objectStore("files").put(new Blob([bytes.slice(at, at + partBytes)]), [key, parts++]);
-      const recording = { name: "Recording.webm", type: "audio/webm;codecs=opus" };
       const place = "recordings / recordings";
-      transaction
-        .objectStore("records")
-        .put({ key, place, at: Date.now(), keptDays: 30, recording, parts, savedBytes: 0 });
+      const item = {
+        name: "Recording.webm",
+        type: "audio/webm;codecs=opus",
+        size: 0,
+        isRecording: true,
+        state: "recording",
+      };
+      const saved = { place, at: Date.now(), keptDays: 30, lock: "closed", sentBytes: 0, savedBytes: 0 };
+      transaction.objectStore("records").put({ key, ...item, ...saved });
       await new Promise((done) => {
         transaction.oncomplete = done;
       });
@@ -796,57 +772,6 @@ describe("A recording", () => {
     expect(await idsOf(element)).toEqual([file?._id]);
   });
 
-  exhaustive(
-    "waits for a token that can't be sent or is rejected, and tries again by itself",
-    async ({ openPage, problems }) => {
-      problems.allow(/status of 401/);
-      const { team, element, key, button, record } = await openRecorder({ openPage, problems });
-      const events = await recordEvents(element.page());
-      await element.evaluate((one, token) => {
-        one.removeAttribute("token");
-        // A page in place of a token, as a proxy sends it, and a token that has expired.
-        const tokens = ["<!doctype html>\n<p>Bad gateway", `${token.slice(0, -4)}0000`, `${token.slice(0, -4)}0000`];
-        (one as StowageUpload).getToken = async () => tokens.shift() ?? token;
-      }, key);
-      await record();
-      await button("Send").click();
-      await stateOf(element, "completed");
-      const name = (await stored(team))[0]?.originalName;
-      expect(await events()).toEqual(
-        expect.arrayContaining([`upload-waiting token_missing ${name}`, `upload-waiting token_invalid ${name}`]),
-      );
-      expect((await events()).join()).not.toContain("upload-failed");
-    },
-  );
-
-  exhaustive(
-    "that was stopped and not sent is offered again in a new tab, until it is sent or canceled",
-    async ({ openPage, problems }) => {
-      const { page, team, record } = await openRecorder({ openPage, problems });
-      await record();
-      const address = page.url();
-      const tab = await page.context().newPage();
-      await tab.goto(address);
-      // Another tab still has it.
-      await stateOf(tab.locator("stowage-upload"), "empty");
-      await page.close();
-      await stateOf(tab.locator("stowage-upload"), "recorded");
-      await expect(tab.getByText("This recording was not sent. Send or cancel it.")).toBeVisible();
-      await tab.reload();
-      await stateOf(tab.locator("stowage-upload"), "recorded");
-      await tab.getByRole("button", { name: "Send", exact: true }).click();
-      await stateOf(tab.locator("stowage-upload"), "completed");
-      expect(await stored(team)).toMatchObject([{ fileType: "audio file", status: "completed" }]);
-      await tab.getByRole("button", { name: "Record", exact: true }).click();
-      await expect(tab.getByRole("timer")).toHaveText(ONE_SECOND);
-      await tab.getByRole("button", { name: "Stop", exact: true }).click();
-      await stateOf(tab.locator("stowage-upload"), "recorded");
-      await tab.getByRole("button", { name: "Cancel", exact: true }).click();
-      await tab.reload();
-      await stateOf(tab.locator("stowage-upload"), "completed");
-    },
-  );
-
   test("pauses and continues, keeps the screen on, and is sent as a file that can be sought", async ({
     openPage,
     problems,
@@ -873,7 +798,7 @@ describe("A recording", () => {
     await expect(element.getByText("Paused", { exact: true }).first()).toBeVisible();
     await expect(button("Pause")).toBeHidden();
     // What was recorded is saved at once: the part of the beginning, which is empty, and another one.
-    await expect.poll(async () => (await savedRecording(page)).parts).toBeGreaterThan(1);
+    await expect.poll(async () => (await savedRecording(page)).part).toBeGreaterThan(0);
     const pausedAt = await timer.textContent();
     await button("Continue").click();
     await expect(button("Pause")).toBeVisible();
@@ -884,7 +809,7 @@ describe("A recording", () => {
     const played = await seek(element.locator("audio"));
     expect(played.duration).toBeGreaterThan(1.9);
     // It is known how the file is composed before any byte of it is sent.
-    expect((await savedRecording(page)).recording?.pieces?.length).toBeGreaterThan(1);
+    expect((await savedRecording(page)).pieces?.length).toBeGreaterThan(1);
     await button("Send").click();
     await stateOf(element, "completed");
     const [file] = await stored(team);
@@ -970,8 +895,8 @@ describe("A recording", () => {
       await saveRecording(page, stream);
       await page.reload();
       await stateOf(element, "recorded");
-      const { recording } = await savedRecording(page);
-      expect(recording?.pieces?.length).toBeGreaterThan(1);
+      const { pieces } = await savedRecording(page);
+      expect(pieces?.length).toBeGreaterThan(1);
       await page.getByRole("button", { name: "Send", exact: true }).click();
       await expect.poll(() => Math.max(0, ...proxy.offsets)).toBeGreaterThan(0);
       fault = "none";
@@ -1004,7 +929,7 @@ describe("A recording", () => {
     await button("Record").click();
     await expect(page.locator("stowage-upload").getByRole("timer")).toHaveText(/0:(0[4-9]|[1-5])/);
     // What the parts contain is saved with them.
-    await expect.poll(async () => (await savedRecording(page)).recording?.index?.readBytes).toBeGreaterThan(0);
+    await expect.poll(async () => (await savedRecording(page)).index?.readBytes).toBeGreaterThan(0);
     const tab = await page.context().newPage();
     const address = page.url();
     await page.close({ runBeforeUnload: false });
@@ -1050,45 +975,9 @@ describe("A recording", () => {
     await stateOf(element, "completed");
     expect((await stored(team))[0]?.durationSeconds).toBeGreaterThan(0.9);
   });
-
-  test("stays saved when the service rejects it, until the user cancels it", async ({ openPage, problems }) => {
-    problems.allow(/status of (403|413|415)/);
-    const { page, element, button, record } = await openRecorder(
-      { openPage, problems },
-      { limits: { maxFileBytes: 10 } },
-    );
-    await record();
-    await button("Send").click();
-    await stateOf(element, "failed");
-    await page.reload();
-    await stateOf(element, "failed");
-    await page.getByRole("button", { name: /^Cancel Recording/ }).click();
-    await stateOf(element, "empty");
-    await page.reload();
-    await stateOf(element, "empty");
-    await expect(element.getByRole("listitem")).toHaveCount(0);
-  });
 });
 
 describe("The upload element, over a bad connection,", () => {
-  exhaustive(
-    "sends a file below 8 MB over connections that reset after each 3 MB, by a token for one file",
-    async ({ openPage, problems }) => {
-      problems.allow(/ERR_/, /CORS/, /status of (400|409|423|500)/);
-      const proxy = await Line.open(url, () => ({ fault: "cut", afterBytes: 3_000_000 }));
-      onTestFinished(() => proxy.close());
-      const options = { serviceUrl: proxy.url, limits: { maxFiles: 1 } };
-      const { team, element, input } = await openForm({ openPage, problems }, options);
-      const buffer = bytesOf(7_000_000);
-      await input.setInputFiles({ name: "interview.bin", mimeType: "", buffer });
-      await stateOf(element, "completed");
-      expect(proxy.faults).toBeGreaterThan(1);
-      expect((await stored(team)).map(({ size, _id }) => [size, _id])).toEqual([
-        [buffer.length, (await idsOf(element))[0]],
-      ]);
-    },
-  );
-
   exhaustive(
     "continues by itself when the network is back, however long it was away",
     async ({ openPage, problems }) => {
@@ -1126,103 +1015,5 @@ describe("The form of an upload element", () => {
     await stateOf(element, "empty");
     expect(await idsOf(element)).toEqual([]);
     expect(await stored(team)).toHaveLength(2);
-  });
-
-  exhaustive(
-    "retries a failed file that is chosen again, instead of adding it twice",
-    async ({ openPage, problems }) => {
-      problems.allow(/status of 401/);
-      const { page, team, element, key } = await openForm({ openPage, problems });
-      await element.evaluate((one) => one.setAttribute("token", "wrong"));
-      const choose = () =>
-        element.evaluate((one) => (one as StowageUpload).add([new File(["A"], "a.txt", { lastModified: 1 })]));
-      await choose();
-      await stateOf(element, "failed");
-      await element.evaluate((one, token) => one.setAttribute("token", token), key);
-      await choose();
-      await stateOf(element, "completed");
-      await expect(element.getByRole("listitem")).toHaveCount(1);
-      expect(await isValid(element)).toBe(true);
-      await page.reload();
-      await stateOf(element, "completed");
-      expect(await stored(team)).toHaveLength(1);
-    },
-  );
-
-  test("resumes after a reload a file that was chosen again, or canceled and chosen again, while it was sent", async ({
-    openPage,
-    problems,
-  }) => {
-    const input = '<label for="file">Recordings</label><input id="file" type="file">';
-    const opened = await openForm({ openPage, problems }, { input });
-    const { page, team, element } = opened;
-    // Requests that never end, until the page is reloaded.
-    await page.route(UPLOADS, () => {});
-    for (const isCanceled of [false, true]) {
-      await element.evaluate((one, isCanceled) => {
-        const add = () => (one as StowageUpload).add([new File(["A"], "a.txt", { lastModified: 1 })]);
-        add();
-        if (isCanceled) one.shadowRoot?.querySelector<HTMLElement>("[part~=cancel]:not([hidden])")?.click();
-        add();
-      }, isCanceled);
-      await stateOf(element, "sending");
-    }
-    page.once("dialog", (dialog) => void dialog.accept());
-    await page.unroute(UPLOADS);
-    await page.reload();
-    await stateOf(element, "completed");
-    await expect(element.getByRole("listitem")).toHaveCount(1);
-    expect(await stored(team)).toMatchObject([{ name: "a.txt" }]);
-  });
-
-  test("gets its files and recordings back after a reload although it is disabled at first", async ({
-    openPage,
-    problems,
-  }) => {
-    const html = `<!doctype html><html lang="en"><head><title>Form</title>${SCRIPT}</head><body><form><fieldset disabled>
-      <stowage-upload url="${url}" token="KEY" name="recordings" record><input type="file" multiple></stowage-upload>
-      </fieldset></form></body></html>`;
-    const { page, element, button, record } = await openRecorder({ openPage, problems }, { html });
-    const setDisabled = (isDisabled: boolean) =>
-      page.locator("fieldset").evaluate((one, isDisabled) => one.toggleAttribute("disabled", isDisabled), isDisabled);
-    await setDisabled(false);
-    await element.locator("input").setInputFiles(textFile("notes.txt", "Notes"));
-    await stateOf(element, "completed");
-    await page.route(UPLOADS, () => {});
-    await record();
-    await button("Send").click();
-    await stateOf(element, "sending");
-    page.once("dialog", (dialog) => void dialog.accept());
-    await page.unroute(UPLOADS);
-    await page.reload();
-    await expect(element.getByRole("listitem")).toHaveCount(2);
-    await setDisabled(false);
-    await stateOf(element, "completed");
-    expect(await idsOf(element)).toHaveLength(2);
-  });
-
-  test("learns the result of the processing of a file after the element was removed and has returned", async ({
-    openPage,
-    problems,
-  }) => {
-    const { page, element, input } = await openForm({ openPage, problems });
-    const events = await recordEvents(page);
-    let isProcessed = false;
-    const pending = { message: "", data: { _id: "1", status: "pending", failure: null } };
-    await page.route(/\/status$/, (route) => {
-      const headers = { "Access-Control-Allow-Origin": "*" };
-      return isProcessed ? route.continue() : route.fulfill({ headers, json: pending });
-    });
-    await input.setInputFiles(SOUND);
-    await stateOf(element, "stored");
-    const removed = await element.evaluateHandle((one) => {
-      const parent = one.parentElement;
-      one.remove();
-      return { one, parent };
-    });
-    isProcessed = true;
-    await removed.evaluate(({ one, parent }) => parent?.prepend(one));
-    await stateOf(element, "completed");
-    expect(await events()).toContain("upload-completed tone.mp3");
   });
 });

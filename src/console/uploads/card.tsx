@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { isFinal } from "../../client/upload-state.ts";
 import { FileStatus } from "../files/file-status.tsx";
 import { messageOf } from "../framework/errors.ts";
 import { href } from "../framework/router.ts";
@@ -7,9 +8,9 @@ import { RequestId } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { chooseFiles } from "./choose.ts";
-import { queue, resume } from "./queue.ts";
+import { resume } from "./queue.ts";
 import { bytesOf, describe, isProcessing, isSettled, selectShown, summarize, waitsForConnection } from "./summary.ts";
-import { dismiss, revision, type Upload, uploads } from "./upload.ts";
+import { cancel, retry, revision, type Upload, uploads } from "./upload.ts";
 
 /** More rows than this make the page slow. */
 const MAX_ROWS = 100;
@@ -44,7 +45,7 @@ function Uploads() {
   const listId = useId();
   revision.value;
   const list = uploads.value;
-  const failed = list.filter(({ file, state }) => file && state === "failed");
+  const failed = list.filter((upload) => upload.file && upload.state === "failed" && !isFinal(upload));
   const stored = list.filter(({ state }) => state === "stored");
   const isOpen = isOpenChosen.value ?? (hasRoom.matches && !list.every(isSettled));
   const shown = isOpen ? selectShown(list, MAX_ROWS) : [];
@@ -75,12 +76,12 @@ function Uploads() {
           Uploads <Icon name="chevron" />
         </button>
         {failed.length > 1 && (
-          <button type="button" class="button ghost" onClick={withFocus(() => queue.retry(failed))}>
+          <button type="button" class="button ghost" onClick={withFocus(() => retry(failed))}>
             Retry all
           </button>
         )}
         {stored.length > 0 && (
-          <button type="button" class="button ghost" onClick={withFocus(() => dismiss(stored))}>
+          <button type="button" class="button ghost" onClick={withFocus(() => cancel(stored))}>
             Clear finished
           </button>
         )}
@@ -103,7 +104,7 @@ const focusNext = (button: Element) => (button.nextElementSibling as HTMLElement
 function Row({ upload }: { upload: Upload }) {
   const { path, name, size, file, state, sentBytes, error, stored } = upload;
   const row = useNextFocus<HTMLLIElement>();
-  const canRetry = file && (state === "failed" || (state === "waiting" && error !== null));
+  const canRetry = file && ((state === "failed" && !isFinal(upload)) || (state === "waiting" && error !== null));
   return (
     <li ref={row} data-settled={isSettled(upload)}>
       <bdi class="uploads-name">{stored ? <a href={href(`/files/${stored._id}`)}>{path}</a> : path}</bdi>
@@ -115,7 +116,7 @@ function Row({ upload }: { upload: Upload }) {
             type="button"
             class="button ghost"
             onClick={({ currentTarget }) => {
-              queue.retry([upload]);
+              retry([upload]);
               focusNext(currentTarget);
             }}
           >
@@ -142,7 +143,7 @@ function Row({ upload }: { upload: Upload }) {
             type="button"
             class="button ghost"
             aria-disabled={state === "canceling"}
-            onClick={() => state !== "canceling" && queue.cancel(upload)}
+            onClick={() => state !== "canceling" && cancel([upload])}
           >
             {state === "interrupted" || state === "failed" ? "Remove" : "Cancel"}
             <span class="visually-hidden"> {path}</span>

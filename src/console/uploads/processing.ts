@@ -6,7 +6,7 @@ import { call, can } from "../framework/session.ts";
 import { touch } from "../framework/store.ts";
 import { rememberWaveform } from "../sound/waveforms.ts";
 import { isProcessing } from "./summary.ts";
-import { change, dismiss, findByFileId, type Upload, uploads } from "./upload.ts";
+import { cancel, change, findByFileId, type Upload, uploads } from "./upload.ts";
 
 const POLL_MILLISECONDS = 3000;
 /** The number of files to poll at a time. The service processes files in about their order. */
@@ -48,7 +48,7 @@ export function followProcessing(): void {
     if (!isFileEvent(event)) return;
     const upload = findByFileId(event.subject.id);
     if (!upload) return;
-    if (event.type === "file.deleted" || event.type === "file.trashed") dismiss([upload]);
+    if (event.type === "file.deleted" || event.type === "file.trashed") cancel([upload]);
     else update(upload, event.data);
   });
   effect(() => {

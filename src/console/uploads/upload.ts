@@ -1,15 +1,30 @@
 import { computed } from "@preact/signals";
 import type { FileMetadata } from "../../client/index.ts";
-import { type QueuedUpload, UploadProgress } from "../../client/upload-queue.ts";
+import type { UploadRunner } from "../../client/upload-runner.ts";
+import type { Item } from "../../client/upload-state.ts";
 import { speak } from "../framework/announce.tsx";
 import { session } from "../framework/session.ts";
 import { tabSignal } from "../framework/signals.ts";
 import { countOf } from "../parts/format.ts";
-import { type SavedRecord, savedUploads } from "./saved.ts";
 
-/* The uploads of the console, independent of any page. client/upload-queue.ts sends them. */
+/* The uploads of the console as its card shows them, independent of any page. */
 
-export interface Upload extends QueuedUpload, Pick<SavedRecord, "owner" | "path" | "folder" | "lastModified"> {
+/** What the console needs of a file besides its bytes, also after a reload. */
+export interface Details {
+  /** The path within the chosen folder, including the name. */
+  path: string;
+  /** The folder of the stored file; empty outside all folders. */
+  folder: string;
+  lastModified: number;
+}
+
+export interface Upload extends Item<Details> {
+  /** The user who started it. */
+  owner: string;
+  runner: UploadRunner<Details>;
+  path: string;
+  file?: File | undefined;
+  sentBytes: number;
   bytesPerSecond: number;
   /** The stored file. Its type is known once it is processed. */
   stored?: Pick<FileMetadata, "_id" | "status" | "failure"> & Partial<Pick<FileMetadata, "fileType">>;
@@ -35,7 +50,7 @@ export const findByFileId = (fileId: string) => byFileId.get(fileId);
 export const unfinishedUploads = () => uploads.peek().filter(({ state }) => state !== "stored");
 
 let frame = 0;
-function markChanged(): void {
+export function markChanged(): void {
   if (frame > 0) return;
   frame = requestAnimationFrame(() => {
     frame = 0;
@@ -43,29 +58,44 @@ function markChanged(): void {
   });
 }
 
-export function change(upload: Upload, changes: Partial<Upload> = {}): void {
+export function change(upload: Upload, changes: Partial<Upload>): void {
   Object.assign(upload, changes);
   if (upload.stored) byFileId.set(upload.stored._id, upload);
   markChanged();
 }
 
-export const createUpload = (
-  record: Pick<Upload, "key" | "owner" | "name" | "path" | "folder" | "size" | "lastModified" | "saved">,
-  file: File | undefined,
-  others: Partial<Upload> = {},
-): Upload => ({ ...new UploadProgress(), bytesPerSecond: 0, ...record, file, ...others });
+const byKey = new Map<string, Upload>();
 
-export function addUploads(added: Upload[]): void {
-  if (added.length > 0) all.value = [...all.peek(), ...added];
+/** Shows the state of an item, which may be new. */
+export function show(runner: UploadRunner<Details>, owner: string, item: Item<Details>): Upload {
+  const { key, name, details } = item;
+  const upload = byKey.get(key) ?? {
+    ...item,
+    owner,
+    runner,
+    path: details?.path ?? name,
+    sentBytes: 0,
+    bytesPerSecond: 0,
+  };
+  Object.assign(upload, item, { file: runner.fileOf(key), sentBytes: runner.sentBytesOf(key) });
+  byKey.set(key, upload);
+  return upload;
 }
 
-/** Removes uploads from the list and from the saved ones. */
-export function dismiss(dismissed: Upload[]): void {
-  const gone = new Set(dismissed);
-  all.value = all.peek().filter((upload) => !gone.has(upload));
-  for (const { stored } of dismissed) byFileId.delete(stored?._id ?? "");
-  void savedUploads.delete(dismissed.map(({ key }) => key));
+/** Shows which uploads there are, if that has changed. */
+export function list(gone: string[]): void {
+  for (const key of gone) {
+    byFileId.delete(byKey.get(key)?.stored?._id ?? "");
+    byKey.delete(key);
+  }
+  if (gone.length > 0 || byKey.size !== all.peek().length) all.value = [...byKey.values()];
 }
+
+const keysOf = (some: Upload[]) => some.map(({ key }) => key);
+/** Tries uploads of a user again. */
+export const retry = (some: Upload[]) => some[0]?.runner.send({ type: "retry", keys: keysOf(some) });
+/** Cancels uploads of a user, or takes stored ones out of the list. */
+export const cancel = (some: Upload[]) => some[0]?.runner.send({ type: "cancel", keys: keysOf(some) });
 
 const ended = new Set<Upload>();
 

@@ -1,0 +1,58 @@
+import { describe, expect, test } from "vitest";
+import { Access } from "../../src/client/element-access.ts";
+import { StowageError } from "../../src/client/index.ts";
+
+/** What a call fails with if `getToken` of the page fails. */
+async function failureOf(error: unknown): Promise<[code: string, isTemporary: boolean]> {
+  const getToken = () => Promise.reject(error);
+  const access = new Access(() => ({ url: "https://stowage.example", token: null, getToken }));
+  const failure = await access.call(async () => undefined).catch((thrown: unknown) => thrown);
+  return [(failure as StowageError).code, access.isTemporary(failure)];
+}
+
+describe("A page that has no token", () => {
+  test("refuses an upload by an error with a code, and otherwise lets it wait", async () => {
+    expect(await failureOf(Object.assign(new Error("Too late."), { code: "event_over" }))).toEqual([
+      "event_over",
+      false,
+    ]);
+    expect(await failureOf(new StowageError("forbidden", "No.", { status: 403 }))).toEqual(["forbidden", false]);
+    for (const error of [new TypeError("Failed to fetch"), new DOMException("", "AbortError"), undefined])
+      expect((await failureOf(error))[1]).toBe(true);
+    expect(await failureOf(new StowageError("connection_failed", "No network."))).toEqual([expect.any(String), true]);
+  });
+});
+
+describe("A token", () => {
+  const rejected = new StowageError("token_invalid", "It has expired.", { status: 401 });
+
+  test("that the service rejects is replaced by a new one, once for all calls", async () => {
+    const tokens = ["old", "new", "newest"];
+    const access = new Access(() => ({
+      url: "https://stowage.example",
+      token: null,
+      getToken: () => tokens.shift() ?? "",
+    }));
+    const seen = new Set<unknown>();
+    const call = () =>
+      access.call(async (sender) => {
+        seen.add(sender);
+        if (seen.size === 1) throw rejected;
+      });
+    await Promise.all([call(), call()]);
+    expect([seen.size, tokens]).toEqual([2, ["newest"]]);
+  });
+
+  test("that is rejected again, or is no token, is asked for later", async () => {
+    const given = (getToken: (() => string) | undefined) =>
+      new Access(() => ({ url: "https://stowage.example", token: "t", getToken }));
+    const always = given(() => "t");
+    await expect(always.call(() => Promise.reject(rejected))).rejects.toBe(rejected);
+    expect(always.isTemporary(rejected)).toBe(true);
+    expect(given(undefined).isTemporary(rejected)).toBe(false);
+    // A page in place of a token, as a proxy sends it.
+    const page = given(() => "<!doctype html>\n<p>Bad gateway");
+    const error = await page.call(async () => undefined).catch((thrown: unknown) => thrown);
+    expect([page.isTemporary(error), (error as Error).message]).toEqual([true, "There is no token."]);
+  });
+});
