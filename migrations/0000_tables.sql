@@ -182,6 +182,7 @@ CREATE TABLE `files` (
 	`etag` text NOT NULL,
 	`stated_sha256` text,
 	`key_id` text NOT NULL,
+	`upload_token_id` text,
 	`failure_message` text,
 	`allowed_types` text,
 	`tags` text DEFAULT '[]' NOT NULL,

@@ -34,13 +34,21 @@ export interface TeamActor {
 
 /** The content of an upload token, see upload-tokens.ts. */
 export interface UploadToken {
+  /** Names its files: the token's own, or that of its owner, so that another token of the owner has the same rights to them. */
   id: string;
+  /** Counts its uploads, together with those of all tokens of its subject on the same day. */
+  countedAs: { token: string } | { subject: string };
   teamId: string;
   /** SHA-256 of the token of the key or session that issued it. */
   issuerHash: string;
   /** For new uploads. */
   expiresAt: number;
-  limits: { maxFiles: number; maxFileBytes?: number | undefined; fileTypes?: string[] | undefined };
+  limits: {
+    maxFiles: number;
+    maxBytes?: number | undefined;
+    maxFileBytes?: number | undefined;
+    fileTypes?: string[] | undefined;
+  };
   /** The properties of each file. */
   properties: object;
 }

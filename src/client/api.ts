@@ -414,9 +414,9 @@ export interface Redelivery extends Delivery {
   attempt: Attempt | null;
 }
 export interface UploadToken {
-  /** The `uploadTokenId` in events of its files. */
+  /** The `uploadTokenId` of its files. All tokens with the same `owner` have the same. */
   _id: string;
-  /** The `uploadTokenId` in events of its files. */
+  /** The `uploadTokenId` of its files. All tokens with the same `owner` have the same. */
   id: string;
   /** The token, which is a secret. */
   token: string;
@@ -543,6 +543,8 @@ export interface FileMetadata extends FileStatus {
   peaks: Array<number> | null;
   /** From the tags of the audio, up to 200 characters. */
   artist: string | null;
+  /** The upload token that began the upload, or its `owner`: the `_id` of its creation. Null for any other caller. */
+  uploadTokenId: string | null;
   /** Null for a resumable upload until its bytes were read back. */
   sha256: string | null;
   /** When processing ended. Null until then. */
@@ -1133,10 +1135,16 @@ export interface Api {
       expiresIn?: number | undefined;
       /** How many files the token can upload. Files that exist and uploads in progress count. An upload that fails or is canceled doesn't. */
       maxFiles?: number | undefined;
+      /** How many bytes the token can upload in all, counted as `maxFiles` is. Default: no limit. */
+      maxBytes?: number | undefined;
       /** The largest file, in bytes. */
       maxFileBytes?: number | undefined;
       /** The types of the files. */
       fileTypes?: Array<FileType> | undefined;
+      /** Your name of the visitor, such as the ID of a session. `maxFiles` and `maxBytes` then hold across all tokens that this key creates with the same subject, within a UTC day. It only counts, and gives no rights. It is never stored or logged, and can't be read back. */
+      subject?: string | undefined;
+      /** At least 128 random bits that your server keeps for the visitor. Tokens with the same owner have the same rights: each may ask for the status of the files of the others. Without it, only the token that uploaded a file may. Never stored or logged. */
+      owner?: string | undefined;
       /** Set on each file. The visitor can neither set nor see them. At most 4 KiB as JSON. */
       properties?: {
         /** The display and download name, at most 200 bytes. Default: `originalName`. */

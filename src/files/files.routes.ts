@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { checkCovered } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
+import { TOKEN_GRACE_MILLISECONDS } from "../access/upload-tokens.ts";
 import { FILE_TYPES } from "../audio/media-type.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
@@ -162,6 +163,14 @@ const metadataRecord = describeRecord({
       { keyId: "0193477be8a01f9c3ad5e7b2", userId: null, name: "Backend" },
       ({ keyId, userId, uploaderName: name }) => ({ keyId, userId, name }),
     ),
+    uploadTokenId: metadataField(
+      nullable(
+        id,
+        "The upload token that began the upload, or its `owner`: the `_id` of its creation. Null for any other caller.",
+      ),
+      null,
+      (file) => file.uploadTokenId,
+    ),
     sha256: metadataField(
       nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null for a resumable upload until its bytes were read back."),
       "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
@@ -233,6 +242,8 @@ const status = readOperation(
     route: "GET /docs/v1/uploads/{id}/status",
     tag: filesTag,
     summary: "Get the status of a file",
+    description: "The upload token or public key that uploaded the file may ask until a day after its expiry.",
+    graceMilliseconds: TOKEN_GRACE_MILLISECONDS,
     sample: "const { status, failure } = await stowage.files.status(id);",
     success: {
       description: "The status.",

@@ -65,6 +65,8 @@ const filesTable = sqliteTable(
     statedSha256: text("stated_sha256"),
     /** The key or session that began the upload. */
     keyId: text("key_id").notNull(),
+    /** The upload token that began its upload, or the owner of that token. */
+    uploadTokenId: text("upload_token_id"),
     failureMessage: text("failure_message"),
     /** JSON: the file types that this key may upload. Processing compares them with what it finds. Null for all. */
     allowedTypes: text("allowed_types"),

@@ -94,6 +94,7 @@ export type StoredFile = ReturnType<typeof toStoredFile>;
 export interface FileMetadata extends StoredFile {
   /** The name of the user who uploaded it, or of the key. Null once that is deleted. */
   uploaderName: string | null;
+  uploadTokenId: string | null;
   /** Null for a resumable upload until its bytes are read back. */
   sha256: string | null;
   processedAt: number | null;
@@ -192,8 +193,8 @@ export const fileById = preparedQuery((db, param: Param<FileOf>) =>
     .where(isFileParam(param)),
 );
 const metadataById = preparedQuery((db, param: Param<FileOf>) => {
-  const { sha256, processedAt, failureCode, failureMessage, audio, metadata, hold } = files;
-  const columns = { sha256, processedAt, failureCode, failureMessage, audio, metadata, hold };
+  const { uploadTokenId, sha256, processedAt, failureCode, failureMessage, audio, metadata, hold } = files;
+  const columns = { uploadTokenId, sha256, processedAt, failureCode, failureMessage, audio, metadata, hold };
   const uploaderName = nameOfActor({ ...files, teamId: teamOfFile }).as("uploader_name");
   return db
     .select({ ...LISTED_COLUMNS, ...columns, uploaderName, transcript: currentObject("transcript").as("transcript") })
@@ -213,6 +214,7 @@ export async function fetchMetadata(
   return {
     ...toStoredFile(deps, row),
     uploaderName: row.uploaderName,
+    uploadTokenId: row.uploadTokenId,
     sha256: row.sha256,
     processedAt: row.processedAt,
     failure: failureOf(row),

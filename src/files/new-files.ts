@@ -68,6 +68,7 @@ export function fileInsert(deps: Deps, initiator: Initiator, given: NewFile, isA
     reservedBytes: sizeBytes,
     allowedTypes,
     statedSha256,
+    uploadTokenId,
     status: "pending" as const,
     dueAt: now + MAX_PENDING_MILLISECONDS,
     createdAt,

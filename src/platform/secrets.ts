@@ -36,6 +36,7 @@ interface MasterKey {
   pepper: Buffer;
   signing: Buffer;
   uploadTokens: Buffer;
+  visitors: Buffer;
 }
 
 /** SHA-256 in lower-case hex. Tokens are looked up by it. */
@@ -60,6 +61,7 @@ function deriveKey(encoded: string): MasterKey {
     pepper: derive("password-pepper", 32),
     signing: derive("link-signing", 32),
     uploadTokens: derive("upload-tokens", 32),
+    visitors: derive("visitors", 32),
   };
 }
 
@@ -160,6 +162,9 @@ export function loadSecrets(masterKey: string, system: System, passwordCost = PA
       const salt = unpadded(Buffer.from(system.randomBytes(16)));
       return `$scrypt$${formatCost(passwordCost)},keyid=${current.id}$${salt}$${NO_HASH}`;
     },
+
+    /** Returns 128 bits of an HMAC in hex, under which a visitor is counted or recognized. Nobody else can compute it from a guess. */
+    visitorId: (parts: string[]) => hmac(current.visitors, JSON.stringify(parts)).toString("hex").slice(0, 32),
 
     /** Returns an HMAC-SHA-256 of the text in base64url. Only this service can make it. */
     sign: (text: string) => hmac(current.signing, text).toString("base64url"),

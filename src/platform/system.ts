@@ -40,6 +40,10 @@ export function newId(system: System, database: number): string {
   return (clock + random).slice(0, ID_CHARACTERS - ID_DATABASE_CHARACTERS) + idEnd(database);
 }
 
+/** An id without a time that begins with these hex characters. */
+export const withDatabase = (hex: string, database: number): string =>
+  hex.slice(0, ID_CHARACTERS - ID_DATABASE_CHARACTERS) + idEnd(database);
+
 /** The id without a time, for what a database has once. */
 export const zeroId = (database: number): string => idEnd(database).padStart(ID_CHARACTERS, "0");
 

@@ -1,8 +1,8 @@
-import { and, eq, isNull, ne, type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, ne, type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
-import { isVisitor, type UploadToken } from "../access/actor.ts";
 import { type Credential, readAs, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
+import { visitorIdOf } from "../access/upload-tokens.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
@@ -143,46 +143,53 @@ export interface KeyLimits {
   maxFileBytes?: number | undefined;
   fileTypes?: FileType[] | undefined;
 }
-/** The files and uploads that count against `maxFiles` of an upload token. A canceled upload counts until its bytes are gone. */
-const filesOfUploadToken = ({ id }: UploadToken, teamId: string) => {
+/** A visitor may begin as many times the files of its upload token in a day. So a page that uploads and deletes in a loop comes to an end. */
+const MAX_BEGUN_FACTOR = 5;
+/** The files and uploads that count against an upload token. A canceled upload counts until its bytes are gone. */
+const usedBy = (teamId: string, visitorId: string) => {
   const isCounted = sql`case when ${isCommitted} then ${hasRow(files, isFileOfUpload)} else ${isReceiving} or ${isResumable} end`;
-  const isOfToken = and(eq(uploads.teamId, teamId), eq(uploads.uploadTokenId, id), isCounted);
-  return sql`(select count(*) from ${uploads} where ${isOfToken})`;
+  const isOfVisitor = and(
+    eq(uploads.teamId, teamId),
+    eq(uploads.visitorId, visitorId),
+    isNotNull(uploads.uploadTokenId),
+    isCounted,
+  );
+  const bytes = sql`iif(${isCommitted}, ${uploads.offsetBytes}, ${uploads.sizeBytes})`;
+  return sql`(select count(*) as files, coalesce(sum(${bytes}), 0) as bytes from ${uploads} where ${isOfVisitor}) used`;
 };
 
 const isAtLeast = (count: SQLWrapper, limit: number | SQL) => sql`${count} >= ${limit}`;
-
-/** Whom the limits of one visitor count an upload for: its upload token, or its public key. Null for a caller who is no visitor. */
-export const visitorIdOf = ({ kind, keyId, uploadToken }: TeamActor): string | null =>
-  isVisitor({ kind }) ? (uploadToken?.id ?? keyId) : null;
 
 /**
  * The quota in SQL: `from` has the rows of the team, of the calling key, and of the replaced upload; `refusal` is the reason
  * why the upload can't begin, or null.
  */
-export function quotaFor(
-  { db, settings }: Deps,
-  actor: TeamActor,
-  { minBytes, maxBytes: requested, resumable }: Reservation,
-) {
+export function quotaFor(deps: Deps, actor: TeamActor, { minBytes, maxBytes: requested, resumable }: Reservation) {
   const { teamId, keyId, ownerId, uploadToken } = actor;
-  const visitorId = visitorIdOf(actor);
+  const { db, settings } = deps;
+  const visitorId = visitorIdOf(deps, actor);
   const isPublic = visitorId !== null;
   const limits = uploadToken ? sql`${JSON.stringify(uploadToken.limits)}` : sql`${apiKeys.limits}`;
-  const keyLimit = (name: "maxFiles" | "maxFileBytes") =>
-    sql<number>`coalesce(json_extract(${limits}, ${`$.${name}`}), ${Number.MAX_SAFE_INTEGER})`;
+  // Those of an upload token are known: each is one parameter, of which D1 allows 100.
+  const keyLimit = (name: "maxFiles" | "maxBytes" | "maxFileBytes") =>
+    uploadToken
+      ? sql<number>`${uploadToken.limits[name] ?? Number.MAX_SAFE_INTEGER}`
+      : sql<number>`coalesce(json_extract(${limits}, ${`$.${name}`}), ${Number.MAX_SAFE_INTEGER})`;
   const maxFiles = sql<number>`coalesce(${teams.maxFiles}, ${settings.maxTeamFiles})`;
   const maxBytes = sql<number>`coalesce(${teams.maxBytes}, ${settings.maxTeamBytes})`;
-  const sizeBytes = sql<number>`min(${requested}, ${keyLimit("maxFileBytes")})`;
+  const replaced = resumable?.replaced;
+  const usedBytes = replaced ? sql`used.bytes - coalesce(${replacedUpload.sizeBytes}, 0)` : sql`used.bytes`;
+  const leftBytes = uploadToken ? [sql`${keyLimit("maxBytes")} - ${usedBytes}`] : [];
+  const sizeBytes = sql<number>`min(${sql.join([sql`${requested}`, keyLimit("maxFileBytes"), ...leftBytes], sql`, `)})`;
   const reservedBytes = isPublic && resumable ? sql<number>`min(${sizeBytes}, ${ANNOUNCED_BYTES})` : sizeBytes;
   const publicBytes = sql`${maxBytes} / ${PUBLIC_QUOTA_DIVISOR}`;
   const isCaller = and(eq(apiKeys.teamId, teams.id), eq(apiKeys.id, keyId));
-  const replaced = resumable?.replaced;
   const freedFiles = replaced ? sql`(${replacedUpload.fileId} is not null)` : sql`0`;
   const freedBytes = replaced ? sql`coalesce(${replacedUpload.reservedBytes}, 0)` : sql`0`;
   const joins = [
     sql`left join ${apiKeys} on ${isCaller}`,
     ...(replaced ? [sql`left join ${uploads} ${replacedUpload} on ${replaced}`] : []),
+    ...(uploadToken && isPublic ? [sql`join ${usedBy(teamId, visitorId)}`] : []),
     ...(isPublic ? [sql`left join ${visitors} on ${isVisitorRow(teamId, visitorId)}`] : []),
     ...(ownerId === null ? [] : [sql`left join ${users} on ${eq(users.id, ownerId)}`]),
   ];
@@ -201,7 +208,9 @@ export function quotaFor(
   const refusal = firstOf<string>({
     token_invalid: sql`${teams.status} = 'deleting' or ${isNull(apiKeys.id)}`,
     ...(uploadToken && {
-      upload_limit_reached: isAtLeast(besides(filesOfUploadToken(uploadToken, teamId)), keyLimit("maxFiles")),
+      upload_limit_reached: isAtLeast(besides(sql`used.files`), keyLimit("maxFiles")),
+      too_many_begun: isAtLeast(visitors.begunUploads, sql`${MAX_BEGUN_FACTOR} * ${keyLimit("maxFiles")}`),
+      byte_limit_reached: sql`${usedBytes} + ${Math.max(1, minBytes)} > ${keyLimit("maxBytes")}`,
     }),
     file_too_large: sql`${minBytes} > ${keyLimit("maxFileBytes")}`,
     file_limit_reached: isAtLeast(besides(teams.files), maxFiles),
@@ -280,7 +289,7 @@ const tooMany = (who: string, limit: number) =>
 /** The error for an upload that was not inserted. */
 export function quotaError(refused: QuotaRefusal | undefined): AppError {
   const { refusal, maxFiles = 0, maxBytes = 0, limits } = refused ?? {};
-  const { maxFiles: tokenFiles, maxFileBytes = 0 } = JSON.parse(limits ?? "{}");
+  const { maxFiles: tokenFiles, maxBytes: tokenBytes, maxFileBytes = 0 } = JSON.parse(limits ?? "{}");
   switch (refusal) {
     case "too_many_of_team":
       return tooMany("A team", MAX_UNFINISHED_UPLOADS);
@@ -292,6 +301,12 @@ export function quotaError(refused: QuotaRefusal | undefined): AppError {
       return tooMany("A contributor", MAX_UPLOADS_PER_CONTRIBUTOR);
     case "upload_limit_reached":
       return new AppError(uploadLimitReached, { message: `This token can upload at most ${tokenFiles} files.` });
+    case "too_many_begun": {
+      const message = `This token can begin at most ${MAX_BEGUN_FACTOR * tokenFiles} uploads.`;
+      return new AppError(uploadLimitReached, { message });
+    }
+    case "byte_limit_reached":
+      return new AppError(uploadLimitReached, { message: `This token can upload at most ${tokenBytes} bytes.` });
     case "file_too_large":
       return fileTooLarge(maxFileBytes);
     case "file_limit_reached": {

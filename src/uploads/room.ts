@@ -1,11 +1,12 @@
 import { and, eq, lte, ne, type SQL, sql } from "drizzle-orm";
 import { mayStillUpload, type TeamActor } from "../access/authorization.ts";
+import { visitorIdOf } from "../access/upload-tokens.ts";
 import type { Deps } from "../deps.ts";
 import { cancelUploads, removeUpload } from "../files/ending.ts";
 import type { FileOf } from "../files/names.ts";
 import { write } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
-import { type QuotaRefusal, visitorIdOf } from "./quota.ts";
+import type { QuotaRefusal } from "./quota.ts";
 import {
   givesWay,
   isUnfinishedResumable,
@@ -64,7 +65,7 @@ export async function giveWay(
     .orderBy(sql`${visitors.unfinishedUploads} desc`)
     .limit(1);
   const chosen = isOfVisitor
-    ? sql`${firstOfVisitor(sql`(${keyId}, ${visitorIdOf(actor)})`)}`
+    ? sql`${firstOfVisitor(sql`(${keyId}, ${visitorIdOf(deps, actor)})`)}`
     : sql`coalesce(${firstOfVisitor(sql`${most}`)}, ${firstOf(silentUploads)})`;
   const cancel = cancelUploads(deps, and(eq(uploads.teamId, teamId), sql`${uploads.fileId} = ${chosen}`)).returning();
   const [canceled] = await write(deps, cancel, { isIdempotent: false, caller: mayStillUpload(deps, actor) });

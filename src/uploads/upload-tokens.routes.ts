@@ -15,6 +15,10 @@ export const uploadTokensTag = {
   description: "Tokens for visitors of your web page: a few files, for an hour. Your server creates them.",
 };
 
+const MAX_SUBJECT_CHARACTERS = 200;
+/** 22 characters of base64url have 128 bits. */
+const OWNER = /^[!-~]{22,200}$/;
+
 const isShort = (value: object) => Buffer.byteLength(JSON.stringify(value)) <= MAX_TOKEN_PROPERTIES_BYTES;
 
 const create = writeOperation(
@@ -39,7 +43,29 @@ const create = writeOperation(
         description:
           "How many files the token can upload. Files that exist and uploads in progress count. An upload that fails or is canceled doesn't.",
       }),
+      maxBytes: z.int().min(1).optional().meta({
+        description: "How many bytes the token can upload in all, counted as `maxFiles` is. Default: no limit.",
+      }),
       ...uploadLimits.shape,
+      subject: z
+        .string()
+        .min(1)
+        .max(MAX_SUBJECT_CHARACTERS)
+        .optional()
+        .meta({
+          description:
+            "Your name of the visitor, such as the ID of a session. `maxFiles` and `maxBytes` then hold across all tokens that this key " +
+            "creates with the same subject, within a UTC day. It only counts, and gives no rights. It is never stored or logged, and can't be read back.",
+        }),
+      owner: z
+        .string()
+        .regex(OWNER, "Must have 22 to 200 characters of ASCII without spaces.")
+        .optional()
+        .meta({
+          description:
+            "At least 128 random bits that your server keeps for the visitor. Tokens with the same owner have the same rights: each may ask for the " +
+            "status of the files of the others. Without it, only the token that uploaded a file may. Never stored or logged.",
+        }),
       properties: properties
         .refine(isShort, `Must have at most ${MAX_TOKEN_PROPERTIES_BYTES} bytes as JSON.`)
         .default({})
@@ -54,7 +80,9 @@ const create = writeOperation(
       message: "Upload token created.",
       schema: z
         .strictObject({
-          _id: id.meta({ description: "The `uploadTokenId` in events of its files." }),
+          _id: id.meta({
+            description: "The `uploadTokenId` of its files. All tokens with the same `owner` have the same.",
+          }),
           token: z.string(),
           expiresAt: timestamp,
           maxFiles: z.int().positive(),
@@ -68,9 +96,9 @@ const create = writeOperation(
       },
     },
   },
-  async ({ deps, actor, credential, body: { expiresIn, properties, ...limits } }) => {
+  async ({ deps, actor, credential, body: { expiresIn, properties, subject, owner, ...limits } }) => {
     if (properties) checkDeleteAfter(deps, properties, "properties.deleteAfter");
-    const input = { expiresInSeconds: expiresIn, limits, properties };
+    const input = { expiresInSeconds: expiresIn, limits, properties, subject, owner };
     const { id, token, expiresAt } = createUploadToken(deps, actor, credential, input);
     return { _id: id, token, expiresAt: iso(expiresAt), maxFiles: limits.maxFiles };
   },

@@ -3,6 +3,7 @@ import { and, eq, isNotNull, lt, lte, not, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, mayStillUpload, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, ownerColumns, uploadsOf } from "../access/own-files.ts";
+import { visitorIdOf } from "../access/upload-tokens.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
@@ -30,7 +31,7 @@ import { MIN_BYTES_PER_SECOND } from "../platform/bodies.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-store.ts";
 import { evaluate, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { DAY, instantOf, MINUTE, newId, SECOND } from "../platform/system.ts";
-import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation, visitorIdOf } from "./quota.ts";
+import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation } from "./quota.ts";
 import { insertWithRoom } from "./room.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
 import { isCommitted, isReceiving, uploads } from "./uploads.schema.ts";
@@ -178,7 +179,7 @@ export function insertUpload(
     fileId: id,
     isPublic: isVisitor(actor),
     uploadTokenId: actor.uploadToken?.id ?? null,
-    visitorId: visitorIdOf(actor),
+    visitorId: visitorIdOf(deps, actor),
     originalName,
     sizeBytes,
     reservedBytes,
@@ -334,8 +335,8 @@ type CommitOptions = {
   epoch?: number | null;
 };
 
-/** How long a receipt answers those who ask for the upload again. No upload token lives longer. */
-const RECEIPT_MILLISECONDS = DAY;
+/** How long a receipt answers those who ask for the upload again: longer than an upload token and its grace. */
+const RECEIPT_MILLISECONDS = 2 * DAY;
 
 /** Whether someone may ask for the upload again: a late client, a repetition, or the visitor with the upload token. */
 const leavesReceipt = ({ secretHash, idempotencyKey, uploadTokenId }: UploadRow): boolean =>

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { TOKEN_GRACE_MILLISECONDS } from "../access/upload-tokens.ts";
 import { filesTag } from "../files/files.routes.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
 import { fetchWaveform, setWaveform as storeWaveform } from "./waveforms.ts";
@@ -61,6 +62,7 @@ const set = writeOperation(
     route: "PUT /docs/v1/uploads/{id}/waveform",
     tag: filesTag,
     summary: "Set a file's waveform",
+    graceMilliseconds: TOKEN_GRACE_MILLISECONDS,
     sample: "await stowage.files.setWaveform(id, channels);",
     description:
       "For a format that the service does not decode, such as AAC, or for other peaks than its own, which never replace them. " +
@@ -68,7 +70,7 @@ const set = writeOperation(
       "audio, and replaces the previous waveform. Each peak is stored as a byte, with an error of at most 0.0045; -1, 0, and 1 " +
       "are exact. The file's `peaks` show it in small, and the event is `file.updated` with the field `waveform`. " +
       "Deleting the file deletes the waveform. " +
-      "The public key or upload token that uploaded the file can set a waveform if it has none, and gets 403 if it has one. " +
+      "The public key or upload token that uploaded the file can set a waveform until a day after its expiry if the file has none, and gets 403 if it has one. " +
       "The service's own measurement replaces it, if it decodes the format. " +
       `The body may have ${MAX_WAVEFORM_BYTES / 1024} KiB.`,
     body: waveformSchema,

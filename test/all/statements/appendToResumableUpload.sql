@@ -283,7 +283,7 @@ insert into
     id, team_id, status, file_type, size_bytes, processed_at, user_id, reserved_bytes, created_at, updated_at,
     version, attempts, claim, due_at, lease_ends_at, delete_after, delete_after_by, restores, mime_type,
     failure_code, original_name, name, name_key, folder, folder_since, reference, sha256, etag, stated_sha256,
-    key_id, failure_message, allowed_types, tags, metadata, search_keys, audio, hold
+    key_id, upload_token_id, failure_message, allowed_types, tags, metadata, search_keys, audio, hold
   )
 select
   ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
@@ -292,7 +292,7 @@ select
     ? < (select retention_reached from teams where id = ?),
     (select retention_by from teams where id = ?),
     ?
-  ), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+  ), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 where
   case
     when not exists (

@@ -55,8 +55,8 @@ select
   ) as peaks, substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
   substr(json_extract(files.audio, '$.tags.artist'), 1, ?) as artist,
   file_type, status, size_bytes, mime_type, json_extract(audio, '$.durationSeconds') as durationSeconds,
-  key_id, user_id, created_at, updated_at, version, sha256, processed_at, failure_code, failure_message,
-  audio, metadata, hold,
+  key_id, user_id, created_at, updated_at, version, upload_token_id, sha256, processed_at, failure_code,
+  failure_message, audio, metadata, hold,
   iif(
     files.user_id is null,
     (

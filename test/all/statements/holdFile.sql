@@ -177,9 +177,9 @@ from
       null as delete_after_by, file ->> ? as restores, file ->> ? as mime_type, file ->> ? as failure_code,
       original_name as original_name, file ->> ? as name, file ->> ? as name_key, file ->> ? as folder,
       null as folder_since, file ->> ? as reference, file ->> ? as sha256, file ->> ? as etag,
-      file ->> ? as stated_sha256, file ->> ? as key_id, file ->> ? as failure_message,
-      file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata, file ->> ? as search_keys,
-      file ->> ? as audio, hold as hold
+      file ->> ? as stated_sha256, file ->> ? as key_id, file ->> ? as upload_token_id,
+      file ->> ? as failure_message, file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata,
+      file ->> ? as search_keys, file ->> ? as audio, hold as hold
     from removed
     where removed.trashed_at is not null
   ) files

@@ -133,8 +133,8 @@ from
       file ->> ? as mime_type, file ->> ? as failure_code, original_name as original_name, file ->> ? as name,
       file ->> ? as name_key, file ->> ? as folder, ? as folder_since, file ->> ? as reference,
       file ->> ? as sha256, file ->> ? as etag, file ->> ? as stated_sha256, file ->> ? as key_id,
-      file ->> ? as failure_message, file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata,
-      file ->> ? as search_keys, file ->> ? as audio, hold as hold
+      file ->> ? as upload_token_id, file ->> ? as failure_message, file ->> ? as allowed_types,
+      file ->> ? as tags, file ->> ? as metadata, file ->> ? as search_keys, file ->> ? as audio, hold as hold
     from removed
     where (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null)
   ) files
@@ -147,7 +147,7 @@ insert into
     id, team_id, status, file_type, size_bytes, processed_at, user_id, reserved_bytes, created_at, updated_at,
     version, attempts, claim, due_at, lease_ends_at, delete_after, delete_after_by, restores, mime_type,
     failure_code, original_name, name, name_key, folder, folder_since, reference, sha256, etag, stated_sha256,
-    key_id, failure_message, allowed_types, tags, metadata, search_keys, audio, hold
+    key_id, upload_token_id, failure_message, allowed_types, tags, metadata, search_keys, audio, hold
   )
 select
   id as id, team_id as team_id, file ->> ? as status, file ->> ? as file_type, size_bytes as size_bytes,
@@ -159,8 +159,8 @@ select
   file ->> ? as mime_type, file ->> ? as failure_code, original_name as original_name, file ->> ? as name,
   file ->> ? as name_key, file ->> ? as folder, ? as folder_since, file ->> ? as reference,
   file ->> ? as sha256, file ->> ? as etag, file ->> ? as stated_sha256, file ->> ? as key_id,
-  file ->> ? as failure_message, file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata,
-  file ->> ? as search_keys, file ->> ? as audio, hold as hold
+  file ->> ? as upload_token_id, file ->> ? as failure_message, file ->> ? as allowed_types,
+  file ->> ? as tags, file ->> ? as metadata, file ->> ? as search_keys, file ->> ? as audio, hold as hold
 from removed
 where (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null)
 returning id;
