@@ -132,8 +132,10 @@ describe("--transcripts", () => {
     expect(readFileSync(machine.path("out/in/a.vtt"), "utf8")).toBe(VTT);
     expect(await done(machine, get)).toContain("out/in/a.vtt\talready there");
     machine.write("out/in/a.vtt", OTHER_VTT);
-    const failed = await machine.run(get);
-    expect([failed.code, failed.stderr]).toEqual([1, expect.stringContaining("out/in/a.vtt already exists.")]);
+    for (const args of [get, `${get} --dry-run`]) {
+      const failed = await machine.run(args);
+      expect([failed.code, failed.stderr]).toEqual([1, expect.stringContaining("out/in/a.vtt already exists.")]);
+    }
     expect(readFileSync(machine.path("out/in/a.vtt"), "utf8")).toBe(OTHER_VTT);
     expect(await done(machine, `${get} --force`)).toContain("out/in/a.vtt");
     expect(readFileSync(machine.path("out/in/a.vtt"), "utf8")).toBe(VTT);
