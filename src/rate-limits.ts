@@ -8,6 +8,7 @@ export const RATE_LIMIT_SECONDS = 60;
 export const RATE_LIMITS = {
   light: 6000,
   heavy: 120,
+  transcripts: 600,
   "contributor-light": 1500,
   "contributor-heavy": 30,
   "client-ip": 300,

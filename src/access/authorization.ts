@@ -21,7 +21,7 @@ import { databaseOf, isTokenShaped } from "../platform/system.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import { type Actor, isVisitor, type Operator, type TeamActor, type UploadToken } from "./actor.ts";
 import type { CallerRow } from "./callers.ts";
-import { limitOf, type RequestLimit, sharersOf } from "./limiter.ts";
+import { limitOf, type RequestLimit, sharersOf, type Weight } from "./limiter.ts";
 import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
 import { openUploadToken } from "./upload-tokens.ts";
 
@@ -67,7 +67,7 @@ export const admitsOperator = (access: Access): boolean =>
 export const admitsUploader = (access: Access): boolean => typeof access === "object" && access.also === "uploader";
 
 /** Whether a request counts as heavy, if a contributor sends it, or another caller. */
-export type Weigh = (isContributor: boolean) => boolean;
+export type Weigh = (isContributor: boolean) => Weight;
 
 /** The requirements of an operation on its token. */
 export interface TokenUse<A extends Access> {

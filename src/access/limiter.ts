@@ -7,6 +7,7 @@ import { type Actor, isVisitor, type TeamActor } from "./actor.ts";
 interface RateLimitBindings {
   LIGHT_LIMIT: RateLimit;
   HEAVY_LIMIT: RateLimit;
+  TRANSCRIPT_LIMIT: RateLimit;
   CONTRIBUTOR_LIGHT_LIMIT: RateLimit;
   CONTRIBUTOR_HEAVY_LIMIT: RateLimit;
   CLIENT_IP_LIMIT: RateLimit;
@@ -18,7 +19,7 @@ interface RateLimitBindings {
 export const AUTHENTICATED_MINUTES = 15;
 
 /** Which limit a request counts for. */
-export type RequestLimit = "light" | "heavy" | "contributor-light" | "contributor-heavy";
+export type RequestLimit = "light" | "heavy" | "transcripts" | "contributor-light" | "contributor-heavy";
 
 /** The callers that share the limits of an authenticated caller. */
 export interface Sharers {
@@ -36,9 +37,13 @@ export function sharersOf(actor: Actor): Sharers {
 /** The visitors of a team, who share its limits. */
 export const visitorsOf = (teamId: string): Sharers => ({ counter: `${teamId}/public`, isContributor: false });
 
-export function limitOf({ isContributor }: Sharers, isHeavy: boolean): RequestLimit {
-  if (isContributor) return isHeavy ? "contributor-heavy" : "contributor-light";
-  return isHeavy ? "heavy" : "light";
+/** Whether a request is heavy. Transcripts are, but have a limit of their own, except for a contributor. */
+export type Weight = boolean | "transcripts";
+
+export function limitOf({ isContributor }: Sharers, weight: Weight): RequestLimit {
+  if (isContributor) return weight ? "contributor-heavy" : "contributor-light";
+  if (weight === "transcripts") return weight;
+  return weight ? "heavy" : "light";
 }
 
 /** A login that has been counted. */
@@ -56,6 +61,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const requests: Record<RequestLimit, Limit> = {
     light: limit(bindings.LIGHT_LIMIT),
     heavy: limit(bindings.HEAVY_LIMIT),
+    transcripts: limit(bindings.TRANSCRIPT_LIMIT),
     "contributor-light": limit(bindings.CONTRIBUTOR_LIGHT_LIMIT),
     "contributor-heavy": limit(bindings.CONTRIBUTOR_HEAVY_LIMIT),
   };
@@ -71,7 +77,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const refusalsOf = (tokenHash: string) => `token/${tokenHash}`;
   return {
     /** Counts a request of an authenticated caller. */
-    countRequest: (sharers: Sharers, isHeavy: boolean) => requests[limitOf(sharers, isHeavy)].count(sharers.counter),
+    countRequest: (sharers: Sharers, weight: Weight) => requests[limitOf(sharers, weight)].count(sharers.counter),
     /** Counts further places of a heavy request that changes many files. */
     countPlaces: (sharers: Sharers, places: number) => requests[limitOf(sharers, true)].count(sharers.counter, places),
     /** Counts a request that its token has no permission for. It counts only for the token, so it blocks no other. */
@@ -102,7 +108,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
      */
     exceededBy(
       tokenHash: string,
-      isHeavy: (isContributor: boolean) => boolean,
+      isHeavy: (isContributor: boolean) => Weight,
       sharers = authenticated.get(tokenHash),
     ): RequestLimit | null {
       if (!sharers) return null;

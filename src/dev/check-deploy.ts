@@ -61,6 +61,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   PAGES: "files",
   LIGHT_LIMIT: "limit",
   HEAVY_LIMIT: "limit",
+  TRANSCRIPT_LIMIT: "limit",
   CONTRIBUTOR_LIGHT_LIMIT: "limit",
   CONTRIBUTOR_HEAVY_LIMIT: "limit",
   CLIENT_IP_LIMIT: "limit",

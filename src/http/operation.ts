@@ -108,7 +108,7 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
    * The request counts as heavy, because it reads or writes many rows, or sends an email or a request to a URL. Whether that of a
    * list does depends on its query, and may depend on the caller: other indexes serve the lists of a contributor.
    */
-  isHeavy?: true | ((query: Output<Q>, isContributor: boolean) => boolean);
+  isHeavy?: true | "transcripts" | ((query: Output<Q>, isContributor: boolean) => boolean);
   success: Success<S>;
   /** Errors besides those that follow from the other properties. */
   errors?: ErrorKind[];
@@ -168,7 +168,8 @@ function weigh<Q extends QuerySchema>(
   c: Context<AppEnv>,
   { isHeavy = () => false, query }: Pick<Contract<Q, undefined, z.ZodType>, "isHeavy" | "query">,
 ): Weigh {
-  if (isHeavy === true || query === undefined) return () => isHeavy === true;
+  if (typeof isHeavy !== "function") return () => isHeavy;
+  if (query === undefined) return () => false;
   try {
     const given = readQuery(c, query as Q);
     return (isContributor) => isHeavy(given, isContributor) || isDeepPage(given ?? {});
@@ -282,7 +283,7 @@ export function writeOperation<
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
-      withCredential(c, { ...contract, access, isHeavy: () => contract.isHeavy === true }, async (credential) => {
+      withCredential(c, { ...contract, access, isHeavy: weigh(c, contract) }, async (credential) => {
         const actor = await authorizeCounted(c, credential);
         const query = readQuery(c, contract.query as Q);
         const body = await readBody(c, contract.body as B, contract);

@@ -99,10 +99,10 @@ const set = writeOperation(
     description:
       `Takes WebVTT in UTF-8, at most ${MAX_TRANSCRIPT_BYTES / 1024 / 1024} MiB, and replaces the previous transcript. Cues must be in the ` +
       "order of their start; an error names the first line that is wrong. Links of the file show the transcript. Its bytes " +
-      "count against the storage quota. Deleting the file deletes it.",
+      "count against the storage quota. Deleting the file deletes it. Counts against a limit of its own, for a contributor as a heavy request.",
     query: z.object({ language: language.optional() }),
     // Checking 2 MiB takes as long as a password.
-    isHeavy: true,
+    isHeavy: "transcripts",
     takesBytes: VTT,
     textExample: VTT_EXAMPLE,
     success: {

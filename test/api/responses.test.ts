@@ -297,6 +297,22 @@ describe("Rate limits", () => {
     for (const { token } of [another, team]) expect((await ask(token)).status).toBe(200);
   });
 
+  test("count transcripts apart from heavy requests, except for a contributor", async () => {
+    const { call } = startLimited({ TRANSCRIPT_LIMIT: 2, HEAVY_LIMIT: 1, CONTRIBUTOR_HEAVY_LIMIT: 1 });
+    const contributor = await newMember(team, "contributor");
+    const set = async (token: string) => {
+      const { id } = await call("POST", "/docs/v1/uploads", { token, body: form("a.txt", "text") });
+      const headers = { "Content-Type": "text/vtt" };
+      const body = "WEBVTT\n\n00:00.000 --> 00:01.000\nHello\n";
+      return call("PUT", `/docs/v1/uploads/${id}/transcript`, { token, headers, body });
+    };
+    for (let i = 0; i < 2; i++) expect((await set(team.token)).status).toBe(200);
+    expectLimited(await set(team.token), "transcripts", 600);
+    expect((await call("GET", "/docs/v1/usage", { token: team.token })).status).toBe(200);
+    expect((await set(contributor.token)).status).toBe(200);
+    expectLimited(await set(contributor.token), "contributor-heavy", 30);
+  });
+
   test("let no query of a heavy read run beyond them, however many requests arrive at once", async () => {
     const bindings = new ProxiedBindings();
     const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });

@@ -32,6 +32,7 @@ export class Permits implements RateLimit {
 const DOCUMENTED = {
   LIGHT_LIMIT: RATE_LIMITS.light as number,
   HEAVY_LIMIT: RATE_LIMITS.heavy as number,
+  TRANSCRIPT_LIMIT: RATE_LIMITS.transcripts as number,
   CONTRIBUTOR_LIGHT_LIMIT: RATE_LIMITS["contributor-light"] as number,
   CONTRIBUTOR_HEAVY_LIMIT: RATE_LIMITS["contributor-heavy"] as number,
   CLIENT_IP_LIMIT: RATE_LIMITS["client-ip"] as number,

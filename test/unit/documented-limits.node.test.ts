@@ -39,6 +39,7 @@ test("responses and the description state the rate limits of wrangler.toml", () 
   expect(RATE_LIMITS).toEqual({
     light: limitOf("LIGHT_LIMIT"),
     heavy: limitOf("HEAVY_LIMIT"),
+    transcripts: limitOf("TRANSCRIPT_LIMIT"),
     "contributor-light": limitOf("CONTRIBUTOR_LIGHT_LIMIT"),
     "contributor-heavy": limitOf("CONTRIBUTOR_HEAVY_LIMIT"),
     "client-ip": limitOf("CLIENT_IP_LIMIT"),

@@ -158,6 +158,7 @@ const isolate = () => {
     {
       LIGHT_LIMIT: permits,
       HEAVY_LIMIT: heavyPermits,
+      TRANSCRIPT_LIMIT: heavyPermits,
       CONTRIBUTOR_LIGHT_LIMIT: permits,
       CONTRIBUTOR_HEAVY_LIMIT: heavyPermits,
       CLIENT_IP_LIMIT: permits,
@@ -287,6 +288,7 @@ test("a limit whose binding fails allows requests, and logs it", async () => {
   const bindings = {
     LIGHT_LIMIT: failing,
     HEAVY_LIMIT: failing,
+    TRANSCRIPT_LIMIT: failing,
     CONTRIBUTOR_LIGHT_LIMIT: failing,
     CONTRIBUTOR_HEAVY_LIMIT: failing,
     CLIENT_IP_LIMIT: failing,
