@@ -178,7 +178,7 @@ export class Files extends Resource {
   /** Finds the files in whose transcripts all words are said, best first. Words in quotes must stand side by side. */
   searchTranscripts(
     words: string,
-    filters: TranscriptFilters = {},
+    filters?: TranscriptFilters,
     options?: CallOptions,
   ): List<Schemas["FoundTranscript"]> {
     return this.connection.list("GET /docs/v1/transcripts", { query: { search: words, ...filters } }, options);

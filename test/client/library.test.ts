@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { getEventListeners, once } from "node:events";
-import { appendFileSync, mkdtempSync, openAsBlob, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, openAsBlob, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { createServer, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -137,6 +137,22 @@ describe("files", () => {
     const stowage = new Stowage({ url, key: null });
     for (const [name, method] of methodsOf(stowage))
       expect(() => method(...Array(9)), name).toThrow(new RegExp(`^${name} takes [1-4] arguments, not 9`));
+    // A default value would make `length`, by which arguments are counted, too small.
+    const files = [
+      "accounts",
+      "events",
+      "files",
+      "links",
+      "stowage",
+      "teams",
+      "trash",
+      "unfinished-uploads",
+      "webhooks",
+    ];
+    for (const name of files)
+      expect(readFileSync(join(import.meta.dirname, `../../src/client/${name}.ts`), "utf8")).not.toMatch(
+        /^ {2}(?!constructor)[\w* ]*\([^;{]*= \{\}[,)]|^ {4}\w+: [^;=]+ = \{\},$/m,
+      );
     // Such as an item with its index and its list.
     const get = stowage.files.get.bind(stowage.files) as (...args: unknown[]) => unknown;
     expect(() => ["a"].map(get)).toThrow("get takes 2 arguments, not 3.");
