@@ -8,7 +8,7 @@ import { type Item, isFinal, isStored, type UploadState } from "./upload-state.t
 
 export type FormItem = Item<null>;
 
-/** What the parts of an element need of it. */
+/** The element, for its parts. */
 export interface Host {
   readonly uploads: UploadRunner<null>;
   serviceUrl(): string;

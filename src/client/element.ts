@@ -13,7 +13,7 @@ import { Announcer, create, STYLES, TEXTS, type UploadTexts } from "./element-vi
 import { StowageError } from "./errors.ts";
 import { isUnmeasured } from "./measured.ts";
 import { uploadSource } from "./upload.ts";
-import { type Page, UploadRunner } from "./upload-runner.ts";
+import { type UploadPage, UploadRunner } from "./upload-runner.ts";
 import { blobSource } from "./upload-source.ts";
 import { isStored, isTake } from "./upload-state.ts";
 import { cancelUpload } from "./upload-url.ts";
@@ -210,7 +210,7 @@ export class StowageUpload extends FormControl {
     };
   }
 
-  #createPage(): Page<null> {
+  #createPage(): UploadPage<null> {
     return {
       places: () => (this.hasAttribute("name") ? [placeOf(this.name), recordingPlaceOf(this.name)] : []),
       placeOf: (item) => (item.isRecording && !isStored(item) ? recordingPlaceOf(this.name) : placeOf(this.name)),

@@ -30,7 +30,7 @@ export type SavedItem<D> = UploadRecord &
   };
 
 /** The page, which shows the uploads, and has the connection. */
-export interface Page<D> {
+export interface UploadPage<D> {
   /** Names of places whose items it takes over. The first one is that of new items; none if it keeps nothing. */
   places(): string[];
   placeOf(item: Item<D>): string;
@@ -86,7 +86,7 @@ const fileIdIn = (uploadUrl: string) => uploadUrl.slice(uploadUrl.lastIndexOf("/
 export class UploadRunner<D> {
   uploads: Uploads<D>;
   readonly store: BrowserStore<SavedItem<D>>;
-  readonly #page: Page<D>;
+  readonly #page: UploadPage<D>;
   readonly #bytes = new Map<string, Bytes>();
   readonly #locks = new Map<string, () => void>();
   /** Events, each with the bytes of the items that it adds. */
@@ -94,7 +94,7 @@ export class UploadRunner<D> {
   #isBusy = false;
 
   /** @param name the name of the database */
-  constructor(name: string, kind: { isForm: boolean; isDeleting?: boolean }, page: Page<D>) {
+  constructor(name: string, kind: { isForm: boolean; isDeleting?: boolean }, page: UploadPage<D>) {
     this.store = new BrowserStore(name);
     this.#page = page;
     this.uploads = createUploads(newKey(), kind.isForm, kind.isDeleting);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { StowageError, type UploadOptions } from "../../src/client/index.ts";
-import { type Page, UploadRunner } from "../../src/client/upload-runner.ts";
+import { type UploadPage, UploadRunner } from "../../src/client/upload-runner.ts";
 
 /* What the runner does with the effects of upload-state.ts, without a browser's storage. */
 
@@ -24,7 +24,7 @@ async function open({
 } = {}) {
   const begun: Begun[] = [];
   const canceled: string[] = [];
-  const page: Page<null> = {
+  const page: UploadPage<null> = {
     places: () => ["here"],
     placeOf: () => "here",
     upload: (_, __, options) =>

@@ -1,7 +1,7 @@
 import { computed, effect } from "@preact/signals";
 import { BrowserStore } from "../../client/browser-store.ts";
 import { StowageError } from "../../client/index.ts";
-import { type Page, UploadRunner } from "../../client/upload-runner.ts";
+import { type UploadPage, UploadRunner } from "../../client/upload-runner.ts";
 import { isStored, type UploadState, type Uploads } from "../../client/upload-state.ts";
 import { announce } from "../framework/announce.tsx";
 import { UserError } from "../framework/errors.ts";
@@ -35,7 +35,7 @@ const isSameFile = (file: File, { size, details }: Upload) =>
 
 /** Sends the uploads of a user. client/upload-state.ts says what happens to them. */
 function createRunner(owner: string): UploadRunner<Details> {
-  const page: Page<Details> = {
+  const page: UploadPage<Details> = {
     places: () => [owner],
     placeOf: () => owner,
     upload: async ({ name, details }, file, options) => {
