@@ -214,6 +214,8 @@ const settingsSchema = z.object({
   PAGES: binding<Fetcher>("fetch"),
   LIGHT_LIMIT: binding<RateLimit>("limit"),
   HEAVY_LIMIT: binding<RateLimit>("limit"),
+  VISITORS_LIMIT: binding<RateLimit>("limit"),
+  UPLOAD_TOKEN_LIMIT: binding<RateLimit>("limit"),
   TRANSCRIPT_LIMIT: binding<RateLimit>("limit"),
   CONTRIBUTOR_LIGHT_LIMIT: binding<RateLimit>("limit"),
   CONTRIBUTOR_HEAVY_LIMIT: binding<RateLimit>("limit"),

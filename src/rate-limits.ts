@@ -8,6 +8,8 @@ export const RATE_LIMIT_SECONDS = 60;
 export const RATE_LIMITS = {
   light: 6000,
   heavy: 120,
+  visitors: 30_000,
+  "upload-token": 600,
   transcripts: 600,
   "contributor-light": 1500,
   "contributor-heavy": 30,

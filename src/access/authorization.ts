@@ -21,7 +21,7 @@ import { databaseOf, isTokenShaped } from "../platform/system.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import { type Actor, isVisitor, type Operator, type TeamActor, type UploadToken } from "./actor.ts";
 import type { CallerRow } from "./callers.ts";
-import { limitOf, type RequestLimit, sharersOf, type Weight } from "./limiter.ts";
+import { limitOf, type RequestLimit, type Sharers, sharersOf, type Weight } from "./limiter.ts";
 import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
 import { openUploadToken } from "./upload-tokens.ts";
 
@@ -262,15 +262,21 @@ function noteCaller({ limiter }: Deps, credential: Credential, actor: Actor, isP
   const token = tokenName(credential);
   limiter.noteAuthenticated(token, sharers);
   const isHeavy = credential.isHeavy(sharers.isContributor);
-  const limit = limitOf(sharers, isHeavy);
+  const limit = isPermitted ? limitOf(sharers, isHeavy) : refusalLimitOf(sharers, isHeavy);
   const count = async () => {
-    const isCounted = isPermitted
-      ? limiter.countRequest(sharers, isHeavy)
-      : limiter.countRefusal(token, sharers, limit);
-    return (await isCounted) ? null : limit;
+    if (!isPermitted) return (await limiter.countRefusal(token, sharers, limit)) ? null : limit;
+    const isToken = limit === "visitors" && credential.uploadToken !== undefined;
+    const counts = [limiter.countRequest(sharers, isHeavy), isToken ? limiter.countUploadToken(token) : true];
+    const [isCounted, isTokenCounted] = await Promise.all(counts);
+    if (!isTokenCounted) return "upload-token";
+    return isCounted ? null : limit;
   };
   credential.caller = { ...(credential.caller ?? { limit, exceeded: count() }), actor };
 }
+
+/** A visitor's requests that are refused count as those of others do: they have nothing to do with an event day. */
+const refusalLimitOf = ({ counter, isContributor }: Sharers, weight: Weight) =>
+  limitOf({ counter, isContributor }, weight);
 
 /** Why the token has no permission for the request. Null if it has. */
 function refusalFor({ access }: Credential, actor: TeamActor): AppError | null {
@@ -291,7 +297,7 @@ export async function refuseAgain({ limiter, ...deps }: Deps, credential: Creden
   const refusal = actor && refusalFor(credential, actor);
   if (!refusal) return;
   const sharers = sharersOf(actor);
-  const limit = limitOf(sharers, credential.isHeavy(sharers.isContributor));
+  const limit = refusalLimitOf(sharers, credential.isHeavy(sharers.isContributor));
   if (actor.kind === "session" && !limiter.areRefusalsBlocked(token, sharers, limit)) return;
   noteCaller({ ...deps, limiter }, credential, actor, false);
   throw refusal;

@@ -7,6 +7,8 @@ import { type Actor, isVisitor, type TeamActor } from "./actor.ts";
 interface RateLimitBindings {
   LIGHT_LIMIT: RateLimit;
   HEAVY_LIMIT: RateLimit;
+  VISITORS_LIMIT: RateLimit;
+  UPLOAD_TOKEN_LIMIT: RateLimit;
   TRANSCRIPT_LIMIT: RateLimit;
   CONTRIBUTOR_LIGHT_LIMIT: RateLimit;
   CONTRIBUTOR_HEAVY_LIMIT: RateLimit;
@@ -19,12 +21,20 @@ interface RateLimitBindings {
 export const AUTHENTICATED_MINUTES = 15;
 
 /** Which limit a request counts for. */
-export type RequestLimit = "light" | "heavy" | "transcripts" | "contributor-light" | "contributor-heavy";
+export type RequestLimit =
+  | "light"
+  | "heavy"
+  | "visitors"
+  | "upload-token"
+  | "transcripts"
+  | "contributor-light"
+  | "contributor-heavy";
 
 /** The callers that share the limits of an authenticated caller. */
 export interface Sharers {
   counter: string;
   isContributor: boolean;
+  isVisitor?: true;
 }
 
 /** Returns whose limits a caller shares. Neither visitors nor contributors use up those of the team. */
@@ -35,12 +45,17 @@ export function sharersOf(actor: Actor): Sharers {
 }
 
 /** The visitors of a team, who share its limits. */
-export const visitorsOf = (teamId: string): Sharers => ({ counter: `${teamId}/public`, isContributor: false });
+export const visitorsOf = (teamId: string): Sharers => ({
+  counter: `${teamId}/public`,
+  isContributor: false,
+  isVisitor: true,
+});
 
 /** Whether a request is heavy. Transcripts are, but have a limit of their own, except for a contributor. */
 export type Weight = boolean | "transcripts";
 
-export function limitOf({ isContributor }: Sharers, weight: Weight): RequestLimit {
+export function limitOf({ isContributor, isVisitor }: Sharers, weight: Weight): RequestLimit {
+  if (isVisitor && !weight) return "visitors";
   if (isContributor) return weight ? "contributor-heavy" : "contributor-light";
   if (weight === "transcripts") return weight;
   return weight ? "heavy" : "light";
@@ -61,6 +76,8 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const requests: Record<RequestLimit, Limit> = {
     light: limit(bindings.LIGHT_LIMIT),
     heavy: limit(bindings.HEAVY_LIMIT),
+    visitors: limit(bindings.VISITORS_LIMIT),
+    "upload-token": limit(bindings.UPLOAD_TOKEN_LIMIT),
     transcripts: limit(bindings.TRANSCRIPT_LIMIT),
     "contributor-light": limit(bindings.CONTRIBUTOR_LIGHT_LIMIT),
     "contributor-heavy": limit(bindings.CONTRIBUTOR_HEAVY_LIMIT),
@@ -78,6 +95,9 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   return {
     /** Counts a request of an authenticated caller. */
     countRequest: (sharers: Sharers, weight: Weight) => requests[limitOf(sharers, weight)].count(sharers.counter),
+    /** Counts a light request of an upload token, so that one visitor can't use up what all may send. */
+    countUploadToken: (tokenHash: string) => requests["upload-token"].count(tokenHash),
+    isUploadTokenBlocked: (tokenHash: string) => requests["upload-token"].isBlocked(tokenHash),
     /** Counts further places of a heavy request that changes many files. */
     countPlaces: (sharers: Sharers, places: number) => requests[limitOf(sharers, true)].count(sharers.counter, places),
     /** Counts a request that its token has no permission for. It counts only for the token, so it blocks no other. */

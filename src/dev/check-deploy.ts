@@ -61,6 +61,8 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   PAGES: "files",
   LIGHT_LIMIT: "limit",
   HEAVY_LIMIT: "limit",
+  VISITORS_LIMIT: "limit",
+  UPLOAD_TOKEN_LIMIT: "limit",
   TRANSCRIPT_LIMIT: "limit",
   CONTRIBUTOR_LIGHT_LIMIT: "limit",
   CONTRIBUTOR_HEAVY_LIMIT: "limit",

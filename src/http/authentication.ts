@@ -73,6 +73,9 @@ export async function withCredential<A extends Access, T>(
     const { uploadToken } = credential;
     const exceeded = limiter.exceededBy(token, credential.isHeavy, uploadToken && visitorsOf(uploadToken.teamId));
     if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
+    if (uploadToken && !credential.isHeavy(false) && limiter.isUploadTokenBlocked(token)) {
+      throw new AppError("rate_limited", { limit: "upload-token" });
+    }
     await refuseAgain(c.var.deps, credential);
     const result = await run(credential);
     await checkCounted(credential);

@@ -82,8 +82,8 @@ Repeating an upload with the same \`Idempotency-Key\` does not store a second fi
 
 ## Rate limits
 
-A request is light or heavy. A team has ${perMinute("light")} light and ${perMinute("heavy")} heavy requests a minute; its public keys and upload tokens together as many
-again, and each contributor ${perMinute("contributor-light")} and ${perMinute("contributor-heavy")}. HEAVY_OPERATIONS \`setTranscript\` is heavy for a contributor, and has a separate limit of ${perMinute("transcripts")} for the rest of a team. A batch, and the first step of moving or deleting a folder, take a place for each ${FILES_PER_PLACE} files, up to half of the limit. What a token has no permission for counts for the token alone. Openings of links and invitations
+A request is light or heavy. A team has ${perMinute("light")} light and ${perMinute("heavy")} heavy requests a minute; its visitors, with public keys and upload tokens, ${perMinute("visitors")} light ones,
+each upload token ${perMinute("upload-token")} of these, and as many heavy ones again; and each contributor ${perMinute("contributor-light")} and ${perMinute("contributor-heavy")}. HEAVY_OPERATIONS \`setTranscript\` is heavy for a contributor, and has a separate limit of ${perMinute("transcripts")} for the rest of a team. A batch, and the first step of moving or deleting a folder, take a place for each ${FILES_PER_PLACE} files, up to half of the limit. What a token has no permission for counts for the token alone. Openings of links and invitations
 are light, for their client IP. Failed logins, checks of the own password and forgotten passwords: ${RATE_LIMITS.login} a minute for an account, and ${RATE_LIMITS.login} for a client IP. Passwords that are set or
 checked: ${RATE_LIMITS.password} for a team. Requests without a valid token, and logins: ${RATE_LIMITS["client-ip"]} for a client IP. Unfinished resumable uploads: 20 of an upload token or public
 key, 2,000 of all of a team, 25 of a contributor, and 3,000 of a team.

@@ -277,13 +277,25 @@ describe("Rate limits", () => {
   });
 
   test("count the public keys of a team apart from its other tokens", async () => {
-    const { call } = startLimited({ LIGHT_LIMIT: 3 });
+    const { call } = startLimited({ LIGHT_LIMIT: 3, VISITORS_LIMIT: 3 });
     const pages = [await newKey(team, { isPublic: true }), await newKey(team, { isPublic: true })];
     const ask = (token: string) => call("GET", "/auth/v1/me", { token });
     for (const page of [0, 1, 0]) expect((await ask(pages[page].key)).status).toBe(200);
-    for (const { key } of pages) expectLimited(await ask(key), "light", 6000);
+    for (const { key } of pages) expectLimited(await ask(key), "visitors", 30_000);
     for (let i = 0; i < 3; i++) expect((await ask(team.token)).status).toBe(200);
     expectLimited(await ask(team.token), "light", 6000);
+  });
+
+  test("count each upload token apart, so that one visitor leaves requests to the others", async () => {
+    const { call } = startLimited({ UPLOAD_TOKEN_LIMIT: 2, VISITORS_LIMIT: 5 });
+    const [one, two, three] = [await newUploadToken(team), await newUploadToken(team), await newUploadToken(team)];
+    const ask = ({ token }: { token: string }) =>
+      call("GET", "/docs/v1/uploads/0193477c0a5e2b7f4d1c8e90/status", { token });
+    for (let i = 0; i < 2; i++) expect((await ask(one)).code).toBe("not_found");
+    for (let i = 0; i < 2; i++) expectLimited(await ask(one), "upload-token", 600);
+    expect((await ask(two)).code).toBe("not_found");
+    expect((await ask(two)).code).toBe("not_found");
+    expectLimited(await ask(three), "visitors", 30_000);
   });
 
   test("allow each contributor a quarter of the team's requests, apart from all others", async () => {
@@ -439,14 +451,14 @@ describe("Rate limits", () => {
   });
 
   test("reject an upload token that this isolate has not seen without the database if the team's visitors are blocked", async () => {
-    const { call, trips } = counting({ LIGHT_LIMIT: 1 });
+    const { call, trips } = counting({ VISITORS_LIMIT: 1 });
     const [seen, fresh] = [await newUploadToken(team), await newUploadToken(team)];
     const upload = ({ token }: { token: string }) =>
       call("POST", "/docs/v1/uploads", { token, body: form("a.txt", "a") });
     expect((await upload(seen)).status).toBe(200);
-    expectLimited(await upload(seen), "light", 6000);
+    expectLimited(await upload(seen), "visitors", 30_000);
     const before = trips();
-    expectLimited(await upload(fresh), "light", 6000);
+    expectLimited(await upload(fresh), "visitors", 30_000);
     expect(trips()).toBe(before);
   });
 

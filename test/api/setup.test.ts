@@ -29,6 +29,8 @@ const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN" | "DEAD_LETTERS"> | "S3
     PAGES: true,
     LIGHT_LIMIT: true,
     HEAVY_LIMIT: true,
+    VISITORS_LIMIT: true,
+    UPLOAD_TOKEN_LIMIT: true,
     TRANSCRIPT_LIMIT: true,
     CONTRIBUTOR_LIGHT_LIMIT: true,
     CONTRIBUTOR_HEAVY_LIMIT: true,

@@ -174,6 +174,8 @@ export const withoutLimits: Change = (deps) => ({
   ...deps,
   limiter: {
     countRequest: async () => true,
+    countUploadToken: async () => true,
+    isUploadTokenBlocked: () => false,
     countPlaces: async () => true,
     countRefusal: async () => true,
     areRefusalsBlocked: () => false,

@@ -32,6 +32,8 @@ export class Permits implements RateLimit {
 const DOCUMENTED = {
   LIGHT_LIMIT: RATE_LIMITS.light as number,
   HEAVY_LIMIT: RATE_LIMITS.heavy as number,
+  VISITORS_LIMIT: RATE_LIMITS.visitors as number,
+  UPLOAD_TOKEN_LIMIT: RATE_LIMITS["upload-token"] as number,
   TRANSCRIPT_LIMIT: RATE_LIMITS.transcripts as number,
   CONTRIBUTOR_LIGHT_LIMIT: RATE_LIMITS["contributor-light"] as number,
   CONTRIBUTOR_HEAVY_LIMIT: RATE_LIMITS["contributor-heavy"] as number,

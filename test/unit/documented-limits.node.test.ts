@@ -39,6 +39,8 @@ test("responses and the description state the rate limits of wrangler.toml", () 
   expect(RATE_LIMITS).toEqual({
     light: limitOf("LIGHT_LIMIT"),
     heavy: limitOf("HEAVY_LIMIT"),
+    visitors: limitOf("VISITORS_LIMIT"),
+    "upload-token": limitOf("UPLOAD_TOKEN_LIMIT"),
     transcripts: limitOf("TRANSCRIPT_LIMIT"),
     "contributor-light": limitOf("CONTRIBUTOR_LIGHT_LIMIT"),
     "contributor-heavy": limitOf("CONTRIBUTOR_HEAVY_LIMIT"),
@@ -46,7 +48,7 @@ test("responses and the description state the rate limits of wrangler.toml", () 
     login: limitOf("LOGIN_LIMIT"),
     password: limitOf("HASH_LIMIT"),
   });
-  expect(describeService([])).toContain("A team has 6,000 light and 120 heavy requests a minute; its public keys");
+  expect(describeService([])).toContain("A team has 6,000 light and 120 heavy requests a minute; its visitors");
 });
 
 test("the place of a body has room for what its readers hold and nothing else counts", () => {

@@ -158,6 +158,8 @@ const isolate = () => {
     {
       LIGHT_LIMIT: permits,
       HEAVY_LIMIT: heavyPermits,
+      VISITORS_LIMIT: heavyPermits,
+      UPLOAD_TOKEN_LIMIT: heavyPermits,
       TRANSCRIPT_LIMIT: heavyPermits,
       CONTRIBUTOR_LIGHT_LIMIT: permits,
       CONTRIBUTOR_HEAVY_LIMIT: heavyPermits,
@@ -288,6 +290,8 @@ test("a limit whose binding fails allows requests, and logs it", async () => {
   const bindings = {
     LIGHT_LIMIT: failing,
     HEAVY_LIMIT: failing,
+    VISITORS_LIMIT: failing,
+    UPLOAD_TOKEN_LIMIT: failing,
     TRANSCRIPT_LIMIT: failing,
     CONTRIBUTOR_LIGHT_LIMIT: failing,
     CONTRIBUTOR_HEAVY_LIMIT: failing,
