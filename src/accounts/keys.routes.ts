@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { SCOPE_NAMES } from "../access/scopes.ts";
 import { FILE_TYPES } from "../audio/media-type.ts";
+import { fileType } from "../files/files.routes.ts";
 import { listOperation, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, name, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
@@ -31,7 +32,7 @@ export const uploadLimits = z
   .strictObject({
     maxFileBytes: z.int().min(1).max(MAX_FILE_BYTES_OF_KEY).optional(),
     fileTypes: z
-      .array(z.enum(FILE_TYPES))
+      .array(fileType)
       .min(1)
       .max(FILE_TYPES.length)
       .refine((types) => new Set(types).size === types.length, "Must not contain duplicates.")
@@ -40,8 +41,11 @@ export const uploadLimits = z
   })
   .meta({ id: "KeyLimits" });
 
+/** Named, as `fileType` is. */
+export const scope = z.enum(SCOPE_NAMES).meta({ id: "Scope" });
+
 const scopes = z
-  .array(z.enum(SCOPE_NAMES))
+  .array(scope)
   .min(1)
   .max(SCOPE_NAMES.length)
   .refine((all) => new Set(all).size === all.length, "Must not contain duplicates.")
@@ -70,7 +74,7 @@ export const keyRecord = describeRecord({
       false,
       (key) => key.isPublic,
     ),
-    scopes: field(z.array(z.enum(SCOPE_NAMES)), ["files:upload", "files:read", "files:download"], (key) => key.scopes),
+    scopes: field(z.array(scope), ["files:upload", "files:read", "files:download"], (key) => key.scopes),
     limits: field(
       uploadLimits.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
       null,

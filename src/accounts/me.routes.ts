@@ -1,8 +1,9 @@
 import * as z from "zod";
-import { ROLE_NAMES, SCOPE_NAMES } from "../access/scopes.ts";
+import { ROLE_NAMES } from "../access/scopes.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
 import { id, iso, text, timestamp } from "../http/validation.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
+import { scope } from "./keys.routes.ts";
 import { changeOwnPassword, fetchMe } from "./me.ts";
 import { password } from "./users.routes.ts";
 
@@ -18,7 +19,7 @@ const meSchema = z
     keyId: id.nullable().meta({ description: "The API key or session." }),
     userId: id.nullable().meta({ description: "The user whose session it is, or whose session created the key." }),
     role: z.enum(ROLE_NAMES).nullable().meta({ description: "Only for a user's session." }),
-    scopes: z.array(z.enum(SCOPE_NAMES)).nullable().meta({ description: "Null for the operator." }),
+    scopes: z.array(scope).nullable().meta({ description: "Null for the operator." }),
     expiresAt: timestamp.nullable(),
   })
   .meta({ id: "Me" });

@@ -1,10 +1,8 @@
 // Written by `npm run types:client` from the schemas that make /openapi.json.
-export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
 export type Role = "admin" | "member" | "contributor" | "viewer";
 export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.trashed" | "file.restored" | "file.held" | "file.released" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.invited" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
 export type ActorKind = TokenKind | "upload" | "user" | "system";
 export type SubjectKind = "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook";
-export type FileType = "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file";
 export type ProcessingStatus = "pending" | "processing" | "completed" | "failed";
 export type FailureCode = "bytes_missing" | "bytes_altered" | "audio_unreadable" | "inspection_failed" | "retries_exhausted" | "type_not_allowed";
 export type TokenKind = "secret" | "public" | "session" | "operator";
@@ -13,12 +11,6 @@ export type WebhookStatus = "enabled" | "disabled";
 export type WebhookHealth = "healthy" | "failing" | "disabled";
 export type DeliveryStatus = "pending" | "succeeded" | "failed";
 export type Disposition = "attachment" | "inline";
-export interface Creator {
-  /** The id of the API key or session. */
-  keyId: string;
-  /** The id of the user. Null if there is none. */
-  userId: string | null;
-}
 export interface Actor {
   /** The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service. */
   kind: ActorKind;
@@ -40,30 +32,6 @@ export interface Subject {
   version: number | null;
   /** The name of the record as it is now: of a session that of its user or key, of a webhook its description, or the host of its URL, and of a link its own, or that of its file. Null once the record is deleted. A file that is deleted or in the trash has its original name. The name of a file needs `files:read`, without which it is the original one, that of the team `files:read`, of a link `files:download`, and of a webhook `webhooks:read`. */
   name: string | null;
-}
-export interface ProcessingFailure {
-  /** Why it failed. */
-  code: FailureCode;
-  /** A text for people, which may change. */
-  message: string;
-}
-export interface AudioMetadata {
-  /** The container of the audio. */
-  container: string | null;
-  /** The codec of the audio. */
-  codec: string | null;
-  /** Null if the file does not state it. */
-  durationSeconds: number | null;
-  /** Hertz. */
-  sampleRate: number | null;
-  /** The number of channels. */
-  channels: number | null;
-  /** Bits per second. */
-  bitrate: number | null;
-  /** Whether the codec is lossless. */
-  lossless: boolean | null;
-  /** The tags. */
-  tags: Record<string, string | number>;
 }
 export interface Message {
   /** A text for people, which may change. */
@@ -126,11 +94,19 @@ export interface ApiKey {
   /** When it expires. */
   expiresAt: string;
 }
+export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
 export interface KeyLimits {
   /** The largest file, in bytes. */
   maxFileBytes?: number;
   /** The types of the files. */
   fileTypes?: Array<FileType>;
+}
+export type FileType = "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file";
+export interface Creator {
+  /** The id of the API key or session. */
+  keyId: string;
+  /** The id of the user. Null if there is none. */
+  userId: string | null;
 }
 export interface Session {
   /** The `id`, as the API calls it. */
@@ -560,6 +536,30 @@ export interface FileMetadata extends FileStatus {
   /** Why the file can't be deleted. Null if it can. */
   hold: Hold | null;
 }
+export interface ProcessingFailure {
+  /** Why it failed. */
+  code: FailureCode;
+  /** A text for people, which may change. */
+  message: string;
+}
+export interface AudioMetadata {
+  /** The container of the audio. */
+  container: string | null;
+  /** The codec of the audio. */
+  codec: string | null;
+  /** Null if the file does not state it. */
+  durationSeconds: number | null;
+  /** Hertz. */
+  sampleRate: number | null;
+  /** The number of channels. */
+  channels: number | null;
+  /** Bits per second. */
+  bitrate: number | null;
+  /** Whether the codec is lossless. */
+  lossless: boolean | null;
+  /** The tags. */
+  tags: Record<string, string | number>;
+}
 export interface Transcript {
   /** A BCP 47 tag. Null if it was not given. */
   language: string | null;
@@ -734,7 +734,10 @@ export interface WebhookMessage {
 export interface Schemas {
   Error: ErrorBody;
   ApiKey: ApiKey;
+  Scope: Scope;
   KeyLimits: KeyLimits;
+  FileType: FileType;
+  Creator: Creator;
   Session: Session;
   InvitationDescription: InvitationDescription;
   Team: Team;
@@ -752,9 +755,11 @@ export interface Schemas {
   Delivery: Delivery;
   Redelivery: Redelivery;
   UploadToken: UploadToken;
-  File: StoredFile;
+  StoredFile: StoredFile;
   UnfinishedUpload: UnfinishedUpload;
   FileMetadata: FileMetadata;
+  ProcessingFailure: ProcessingFailure;
+  AudioMetadata: AudioMetadata;
   Transcript: Transcript;
   Hold: Hold;
   ProcessingStatus: FileStatus;
@@ -1112,7 +1117,7 @@ export interface Api {
     query: undefined;
     body: {
       /** The ID of an event, or an instant: what happened later is sent. */
-      after: string | string | Date;
+      after: string;
       /** Only deliveries whose latest attempt failed. Those that wait for a retry are due now. */
       failedOnly?: boolean | undefined;
     };

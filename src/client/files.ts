@@ -46,7 +46,7 @@ export class Files extends Resource {
   }
 
   /** Lists the team's files. Default order: newest first, or by name if `name` or `search` is given. */
-  list(filters?: FileFilters, options?: CallOptions): List<Schemas["File"]> {
+  list(filters?: FileFilters, options?: CallOptions): List<Schemas["StoredFile"]> {
     return this.connection.list("GET /docs/v1/uploads", { query: filters }, options);
   }
 
@@ -91,7 +91,7 @@ export class Files extends Resource {
   }
 
   /** Changes the given fields. `metadata` is merged: null removes a field. */
-  update(id: string, changes: FileProperties, options?: VersionOptions): Call<Schemas["File"]> {
+  update(id: string, changes: FileProperties, options?: VersionOptions): Call<Schemas["StoredFile"]> {
     return this.connection.json("PATCH /docs/v1/uploads/{id}", { id, body: changes }, options);
   }
 

@@ -12,7 +12,7 @@ export class Trash extends Resource {
   }
 
   /** Restores a file. Its links stay revoked. */
-  restore(id: string, options?: CallOptions): Call<Schemas["File"]> {
+  restore(id: string, options?: CallOptions): Call<Schemas["StoredFile"]> {
     return this.connection.json("POST /docs/v1/trash/{id}/restore", { id }, options);
   }
 

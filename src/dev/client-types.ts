@@ -15,28 +15,23 @@ const SIMPLE: Record<string, string> = { integer: "number", number: "number", st
 
 /** The names of unions and objects inside of schemas, and where they occur. Every other occurrence has the name, too. */
 const NAMED: Record<string, [schema: string, field: string]> = {
-  Scope: ["ApiKey", "scopes"],
   Role: ["User", "role"],
   EventType: ["Event", "type"],
   ActorKind: ["Event.actor", "kind"],
   SubjectKind: ["Event.subject", "kind"],
-  FileType: ["File", "fileType"],
-  ProcessingStatus: ["File", "status"],
-  FailureCode: ["ProcessingStatus.failure", "code"],
+  ProcessingStatus: ["StoredFile", "status"],
+  FailureCode: ["ProcessingFailure", "code"],
   TokenKind: ["Me", "kind"],
   TeamStatus: ["Team", "status"],
   WebhookStatus: ["Webhook", "status"],
   WebhookHealth: ["Webhook", "health"],
   DeliveryStatus: ["Delivery", "status"],
   Disposition: ["Link", "disposition"],
-  Creator: ["ApiKey", "createdBy"],
   Actor: ["Event", "actor"],
   Subject: ["Event", "subject"],
-  ProcessingFailure: ["ProcessingStatus", "failure"],
-  AudioMetadata: ["FileMetadata", "audio"],
 };
 /** Schemas with names that a program, or this file, uses for something else. */
-const RENAMED: Record<string, string> = { Error: "ErrorBody", File: "StoredFile", ProcessingStatus: "FileStatus" };
+const RENAMED: Record<string, string> = { Error: "ErrorBody", ProcessingStatus: "FileStatus" };
 const typeNameOf = (schema: string) => RENAMED[schema] ?? schema;
 /**
  * The comments of fields that mean the same wherever they occur, and need no description for readers of the document. An
@@ -139,12 +134,23 @@ const PAGING = ["limit", "page", "cursor"];
 /** The names by the values or fields, as JSON. */
 const names = new Map<string, string>();
 const keyOf = ({ enum: values, properties, required }: Schema) => JSON.stringify(values ?? [properties, required]);
+/** A schema for each of the types of a value. Null is one of the values that it lists. */
+const typesOf = (schema: Schema): Schema[] =>
+  [schema.type ?? []].flat().map((type) => {
+    const { enum: values, ...others } = schema;
+    if (type === "null") return { type };
+    return { ...others, type, ...(values && { enum: values.filter((value) => value !== null) }) };
+  });
 
 /** Requests may contain `undefined`, which JSON omits. Responses never do. */
 type Direction = "query" | "body" | "response";
 
 function typeOf(schema: Schema, direction: Direction): string {
   if (schema.$ref) return typeNameOf(schema.$ref.split("/").at(-1) ?? "");
+  if (Array.isArray(schema.type))
+    return typesOf(schema)
+      .map((one) => typeOf(one, direction))
+      .join(" | ");
   // The client writes booleans into queries.
   const values = schema.enum ?? (schema.const === undefined ? [] : [schema.const]);
   if (direction === "query" && values.length > 0 && values.every((value) => value === "true" || value === "false"))
@@ -155,7 +161,6 @@ function typeOf(schema: Schema, direction: Direction): string {
   if (schema.enum) return valuesOf(schema.enum);
   const union = schema.anyOf ?? schema.oneOf;
   if (union) return union.map((one) => typeOf(one, direction)).join(" | ");
-  if (Array.isArray(schema.type)) return schema.type.map((type) => typeOf({ ...schema, type }, direction)).join(" | ");
   if (schema.type === "array") return `Array<${typeOf(schema.items ?? {}, direction)}>`;
   if (schema.type === "object") return objectOf(schema, direction);
   // JSON turns a Date into what the service takes.
@@ -202,7 +207,7 @@ const blockOf = (fields: string[]) => `{${fields.map((field) => indented(`\n${fi
 /** Returns a union or object by a place such as `["Event.actor", "kind"]`. */
 function findNamed(schemas: Record<string, Schema>, [place, field]: [string, string]): Schema {
   const resolve = (schema: Schema | undefined): Schema => {
-    const object = schema?.anyOf?.find(({ type, $ref }) => type === "object" || $ref) ?? schema ?? {};
+    const object = schema?.anyOf?.find(({ $ref }) => $ref) ?? schema ?? {};
     return object.$ref ? resolve(schemas[object.$ref.split("/").at(-1) ?? ""]) : (object.items ?? object);
   };
   const path = [...place.split(".").slice(1), field];
@@ -210,14 +215,28 @@ function findNamed(schemas: Record<string, Schema>, [place, field]: [string, str
     (schema, name) => resolve(schema.properties?.[name]),
     resolve(schemas[place.split(".")[0] ?? ""]),
   );
-  if (!found.enum && !found.properties)
+  const [value] = typesOf(found);
+  if (!value?.enum && !value?.properties)
     throw new Error(`${place}.${field} is neither a union nor an object. Correct NAMED in client-types.ts.`);
-  return found;
+  return value;
+}
+
+/** Adds the second names of fields, which the document leaves out. */
+function withAliases(schema: Schema): Schema {
+  const { properties = {}, required = [], "x-aliases": names = {} } = schema;
+  const aliases = Object.entries(names).map(([alias, name]) => [alias, properties[name]]);
+  return {
+    ...schema,
+    properties: { ...Object.fromEntries(aliases), ...properties },
+    required: [...Object.keys(names), ...required],
+  };
 }
 
 /** Declares a schema by the fields that it adds to the largest other record, with an id, whose fields it has. */
 function declarationOf(name: string, schemas: Record<string, Schema>): string {
-  const { properties = {}, required = [] } = schemas[name] ?? {};
+  const { enum: values, ...schema } = schemas[name] ?? {};
+  if (values) return `export type ${typeNameOf(name)} = ${values.map((value) => JSON.stringify(value)).join(" | ")};`;
+  const { properties = {}, required = [] } = withAliases(schema);
   const isBase = ([other, { properties: fields = {}, required: needed = [] }]: [string, Schema]) =>
     other !== name &&
     fields._id !== undefined &&
@@ -278,6 +297,7 @@ function declarations(): string {
   const { paths, components } = describeApi(service) as unknown as OpenApi;
   const named = Object.entries(NAMED).map(([name, place]) => ({ name, schema: findNamed(components.schemas, place) }));
   for (const { name, schema } of named) names.set(keyOf(schema), name);
+  for (const [name, schema] of Object.entries(components.schemas)) if (schema.enum) names.set(keyOf(schema), name);
   const types = named.map(({ name, schema }) =>
     schema.enum
       ? `export type ${name} = ${valuesOf(schema.enum)};`

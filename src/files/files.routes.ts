@@ -2,7 +2,7 @@ import * as z from "zod";
 import { checkCovered } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { TOKEN_GRACE_MILLISECONDS } from "../access/upload-tokens.ts";
-import { FILE_TYPES } from "../audio/media-type.ts";
+import { FILE_TYPES, type FileType } from "../audio/media-type.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, timestamp } from "../http/validation.ts";
@@ -38,17 +38,20 @@ export const filesTag = {
 const nullable = <T extends z.ZodType>(schema: T, description: string) => schema.nullable().meta({ description });
 const FROM_TAGS = "From the tags of the audio, up to 200 characters.";
 
+/** Named, because generators for Java fail at a set of values that have no name. */
+export const fileType = z.enum(FILE_TYPES).meta({ id: "FileType" });
+
 const UPLOADED_BY = "The key or session that began the upload, and its user. Never changes.";
 
 const field = fieldOf<StoredFile>();
 
 export const fileRecord = describeRecord({
-  id: "File",
+  id: "StoredFile",
   fields: {
     _id: field(id, "0193477c0a5e2b7f4d1c8e90", (file) => file.id),
     teamId: field(id, "0193477be89f4d2e6b8a0c13", (file) => file.teamId),
     originalName: field(z.string(), "interview.mp3", (file) => file.originalName),
-    fileType: field(z.enum(FILE_TYPES), "audio file", (file) => file.fileType as (typeof FILE_TYPES)[number]),
+    fileType: field(fileType, "audio file", (file) => file.fileType as FileType),
     status: field(z.enum(FILE_STATES), "completed", (file) => file.status),
     createdAt: field(timestamp, "2026-11-20T09:33:00.000Z", (file) => iso(file.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:33:01.000Z", (file) => iso(file.updatedAt)),
@@ -105,16 +108,18 @@ export const fileRecord = describeRecord({
   },
 });
 
-const audioSchema = z.strictObject({
-  container: z.string().nullable(),
-  codec: z.string().nullable(),
-  durationSeconds: nullable(z.number().nonnegative(), "Null if the file does not state it."),
-  sampleRate: nullable(z.number(), "Hertz."),
-  channels: z.number().nullable(),
-  bitrate: nullable(z.number(), "Bits per second."),
-  lossless: z.boolean().nullable(),
-  tags: z.record(z.string(), z.union([z.string(), z.number()])),
-});
+const audioSchema = z
+  .strictObject({
+    container: z.string().nullable(),
+    codec: z.string().nullable(),
+    durationSeconds: nullable(z.number().nonnegative(), "Null if the file does not state it."),
+    sampleRate: nullable(z.number(), "Hertz."),
+    channels: z.number().nullable(),
+    bitrate: nullable(z.number(), "Bits per second."),
+    lossless: z.boolean().nullable(),
+    tags: z.record(z.string(), z.union([z.string(), z.number()])),
+  })
+  .meta({ id: "AudioMetadata" });
 const exampleAudio = {
   container: "MPEG",
   codec: "MPEG 1 Layer 3",
@@ -178,7 +183,10 @@ const metadataRecord = describeRecord({
     ),
     processedAt: metadataField(timestamp.nullable(), "2026-11-20T09:33:01.000Z", (file) => isoOrNull(file.processedAt)),
     failure: metadataField(
-      z.strictObject({ code: z.enum(FAILURE_CODES), message: z.string() }).nullable(),
+      z
+        .strictObject({ code: z.enum(FAILURE_CODES), message: z.string() })
+        .meta({ id: "ProcessingFailure" })
+        .nullable(),
       null,
       (file) => file.failure,
     ),

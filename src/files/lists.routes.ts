@@ -11,6 +11,14 @@ import { folder, reference, tag } from "./properties.routes.ts";
 /** Names have at most 200 bytes. */
 const MAX_NAME_FILTER = 200;
 
+/** For generated clients: in Kotlin, no value of an enum can be called `name`. */
+const ORDER_NAMES: Record<(typeof FILE_ORDERS)[number], string> = {
+  "-createdAt": "newestFirst",
+  createdAt: "oldestFirst",
+  name: "nameAscending",
+  "-name": "nameDescending",
+};
+
 const list = listOperation(
   "files:read",
   {
@@ -51,7 +59,13 @@ const list = listOperation(
             "Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. " +
             "Searches the first 200 bytes of each, and whole folders.",
         }),
-      sort: z.enum(FILE_ORDERS).optional().meta({ description: "`-`: descending." }),
+      sort: z
+        .enum(FILE_ORDERS)
+        .optional()
+        .meta({
+          description: "`-`: descending.",
+          "x-enum-varnames": FILE_ORDERS.map((order) => ORDER_NAMES[order]),
+        }),
     }),
     isHeavy: (query, isContributor) => query.search !== undefined || examinesFiles(query, isContributor),
     success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },

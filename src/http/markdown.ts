@@ -78,7 +78,7 @@ function typeOf(schema: Schema): string {
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" or ");
   const union = schema.anyOf ?? schema.oneOf;
   if (union) return [...new Set(union.map(typeOf))].join(" or ");
-  if (schema.items) return `array of ${typeOf(schema.items)}`;
+  if (schema.items) return `array of ${typeOf(schema.items)}${schema.type?.includes("null") ? " or null" : ""}`;
   return [schema.type ?? "any"].flat().join(" or ") + (schema.format ? `, ${schema.format}` : "");
 }
 
@@ -122,6 +122,7 @@ function fieldsOf(schema: Schema, document: Document, isRequest: boolean, depth 
   if (depth > MAX_DEPTH) return [];
   const resolved = resolve(schema, document);
   if (resolved.items) return fieldsOf(resolved.items, document, isRequest, depth);
+  if (schema.$ref && resolved.enum) return [`- ${typeOf(resolved)}`];
   const union = (resolved.anyOf ?? resolved.oneOf ?? []).filter((one) => one.$ref || one.properties || one.items);
   if (union.length > 1)
     return union.flatMap((one) => [

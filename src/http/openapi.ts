@@ -7,7 +7,7 @@ import { RATE_LIMITS } from "../rate-limits.ts";
 import type { AppEnv } from "./app-env.ts";
 import { describeAccess, describeService, securityOf, securitySchemes, TITLE } from "./introduction.ts";
 import { type Document, renderIndex, renderPage } from "./markdown.ts";
-import { type Api, describeBody, type Operation, splitRoute, type Tag } from "./operation.ts";
+import { type Api, describeBody, OCTET_STREAM, type Operation, splitRoute, type Tag } from "./operation.ts";
 
 type Json = Record<string, unknown>;
 
@@ -15,6 +15,31 @@ const [firstLimit, ...otherLimits] = Object.keys(RATE_LIMITS);
 const REACHED_LIMIT = `\`"${firstLimit}";r=0;t=60\`: the limit that was reached, and the seconds to wait. The others are ${otherLimits.map((name) => `\`${name}\``).join(", ")}.`;
 
 const HEAVY = "Counts as a heavy request.";
+
+/**
+ * For `JSON.parse`. Replaces `anyOf`, of which generators make classes that do not compile or are empty: null becomes a second type, and
+ * alternatives that are all text become text, whose description says what it may be. An object or null must have a name: of another one,
+ * they forget the null.
+ */
+function withoutAlternatives(_: string, schema: unknown): unknown {
+  const { anyOf, ...whole } = (schema ?? {}) as z.core.JSONSchema.BaseSchema;
+  if (!Array.isArray(anyOf)) return schema;
+  if (anyOf.every(({ type }) => type === "string")) return { ...whole, type: "string" };
+  const [value, none, ...others] = anyOf;
+  if (others.length > 0 || none?.type !== "null" || typeof value?.type !== "string") return schema;
+  return { ...value, ...whole, type: [value.type, "null"], ...(value.enum && { enum: [...value.enum, null] }) };
+}
+
+/**
+ * Names a field that stands in each response under two names once: generators for Java make the same name of `_id` and `id`.
+ * `x-aliases` names the other one.
+ */
+function nameOnce(schema: z.core.JSONSchema.BaseSchema): void {
+  const { _id, ...properties } = schema.properties ?? {};
+  if (_id === undefined || properties.id === undefined) return;
+  Object.assign(schema, { properties, "x-aliases": { _id: "id" } });
+  schema.required = (schema.required ?? []).filter((name) => name !== "_id");
+}
 
 /** Converts a Zod schema to JSON Schema and moves its named schemas to `components`. */
 function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): Json {
@@ -36,10 +61,14 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
       // Zod's bound for all integers says nothing about a field.
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
       delete jsonSchema.id;
+      if (io === "input") return;
+      nameOnce(jsonSchema);
+      // Responses may gain fields, which a client that forbids others would reject.
+      if (jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
     },
   });
   const moved = (value: unknown): Json =>
-    JSON.parse(JSON.stringify(value).replaceAll('"#/$defs/', '"#/components/schemas/'));
+    JSON.parse(JSON.stringify(value).replaceAll('"#/$defs/', '"#/components/schemas/'), withoutAlternatives);
   for (const [name, definition] of Object.entries($defs)) components[name] = moved(definition);
   return moved(json);
 }
@@ -147,7 +176,9 @@ function requestOf(operation: Operation, components: Json): Json {
   }
   if (operation.takesBytes) {
     const example = operation.textExample;
-    const content = { [operation.takesBytes]: bytesOf(example) };
+    // The first one is what generators choose.
+    const any = operation.takesOctetStream && { [OCTET_STREAM]: bytesOf(undefined) };
+    const content = { ...any, [operation.takesBytes]: bytesOf(example) };
     return { requestBody: { required: !operation.isBodyOptional, content } };
   }
   if (!operation.body) return {};

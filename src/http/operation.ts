@@ -58,6 +58,8 @@ interface Success<S extends z.ZodType> {
   headers?: Record<string, string>;
 }
 
+export const OCTET_STREAM = "application/octet-stream";
+
 /** A group of operations in the OpenAPI document. */
 export interface Tag {
   name: string;
@@ -86,6 +88,8 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   takesFile?: true;
   /** The body is bytes of this type; the operation reads it as a stream. */
   takesBytes?: string;
+  /** They may be declared as `application/octet-stream`, too: generated clients can't send every type. */
+  takesOctetStream?: true;
   /** An example of such bytes that are text. */
   textExample?: string;
   /** How long a public key may still run the operation after its expiry. */

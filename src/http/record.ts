@@ -23,7 +23,7 @@ export const fieldOf =
   });
 
 /** The key or session that created a record, with its user. */
-export const creator = z.strictObject({ keyId: id, userId: id.nullable() });
+export const creator = z.strictObject({ keyId: id, userId: id.nullable() }).meta({ id: "Creator" });
 
 type Fields = Record<string, Pick<Field<never>, "schema" | "render"> & { example: unknown }>;
 /** The stored record from which all of the fields can be rendered. */

@@ -4,7 +4,7 @@ import { AppError } from "../errors.ts";
 import { filesTag, transcriptRecord } from "../files/files.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { withBody } from "../http/body-reader.ts";
-import { readOperation, writeOperation } from "../http/operation.ts";
+import { OCTET_STREAM, readOperation, writeOperation } from "../http/operation.ts";
 import { deleteTranscript, fetchTranscript, MAX_TRANSCRIPT_BYTES, setTranscript } from "./transcripts.ts";
 import { checkWebVtt } from "./webvtt.ts";
 
@@ -29,7 +29,7 @@ const language = z
 function checkType(c: Context<AppEnv>): void {
   const [type, ...parameters] = (c.req.header("Content-Type") ?? "").toLowerCase().split(";");
   const isUtf8 = parameters.every((one) => /^(charset="?utf-8"?)?$/.test(one.trim()));
-  if (type?.trim() === VTT && isUtf8) return;
+  if ([VTT, OCTET_STREAM].includes(type?.trim() ?? "") && isUtf8) return;
   throw new AppError("unsupported_media_type", { message: `Send the body with Content-Type: ${VTT}.` });
 }
 
@@ -104,6 +104,7 @@ const set = writeOperation(
     // Checking 2 MiB takes as long as a password.
     isHeavy: "transcripts",
     takesBytes: VTT,
+    takesOctetStream: true,
     textExample: VTT_EXAMPLE,
     success: {
       description: "The stored transcript.",

@@ -77,6 +77,8 @@ describe("The reference as Markdown", () => {
     const token = (await call("GET", "/reference/createUploadToken.md")).text;
     expect(token).toContain("- `expiresIn` (integer, 1 to 86400, default 3600): ");
     expect(token).toContain("Scope: `files:upload`; public keys and upload tokens get 403.");
+    const key = (await call("GET", "/reference/createApiKey.md")).text;
+    expect(key).toMatch(/\n- `scopes` \(array of Scope, .+\n {2}- "files:upload" or "files:read" or /);
     const signed = (await call("GET", "/reference/signFile.md")).text;
     expect(signed).toContain("- `expiresIn` (query, integer, 1 to 604800, default 3600): ");
     expect(created).toMatch(/## Body\n\nType: `application\/json`\n\n- `expiresAt` \(/);

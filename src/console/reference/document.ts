@@ -23,6 +23,8 @@ export interface Schema {
   minItems?: number;
   maxItems?: number;
   "x-enumDescriptions"?: Record<string, string>;
+  /** Fields that responses have in addition, by their names, and which field has the same value. */
+  "x-aliases"?: Record<string, string>;
 }
 
 export interface Parameter {
@@ -95,7 +97,10 @@ export function bodyKindOf(operation: Operation): BodyKind {
   return type === "multipart/form-data" ? "form" : "bytes";
 }
 
-/** The media type of the body, or "" if there is none. */
-export const bodyTypeOf = ({ requestBody }: Operation): string => Object.keys(requestBody?.content ?? {})[0] ?? "";
+/** The media type of the body, or "" if there is none. Of several, the one with an example. */
+export function bodyTypeOf({ requestBody }: Operation): string {
+  const types = Object.entries(requestBody?.content ?? {});
+  return (types.find(([, { example }]) => example !== undefined) ?? types[0])?.[0] ?? "";
+}
 
 export const needsToken = ({ security }: Operation): boolean => (security?.length ?? 0) > 0;

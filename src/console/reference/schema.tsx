@@ -73,11 +73,13 @@ function Values({ schema }: { schema: Schema }) {
   const [one] = alternativesOf(schema);
   const holder = one?.items ?? one ?? schema;
   const meanings = holder["x-enumDescriptions"];
-  if (!holder.enum) return null;
+  // The type says whether null is allowed.
+  const values = holder.enum?.filter((value) => value !== null);
+  if (!values) return null;
   if (!meanings) {
     return (
       <p class="values">
-        {holder.enum.map((value, index) => (
+        {values.map((value, index) => (
           <>
             {index > 0 && ", "}
             <code>{String(value)}</code>
@@ -88,7 +90,7 @@ function Values({ schema }: { schema: Schema }) {
   }
   return (
     <dl class="meanings">
-      {holder.enum.map((value) => (
+      {values.map((value) => (
         <div>
           <dt>
             <code>{String(value)}</code>
