@@ -107,7 +107,7 @@ export class StowageUpload extends FormControl {
     this.#wake();
   }
 
-  /** All texts. Setting some of them replaces these. The messages of errors are named by their codes. */
+  /** All texts, those of the recorder once it is loaded. Setting some of them replaces these. The messages of errors are named by their codes. */
   get texts(): UploadTexts {
     return this.#texts;
   }
