@@ -84,6 +84,15 @@ export class FormControl extends Base {
     this.toggleAttribute("multiple", Boolean(isMultiple));
   }
 
+  /** Whether the form can be submitted before all files are uploaded, and waits for them. */
+  get deferSubmit(): boolean {
+    return this.hasAttribute("defer-submit");
+  }
+
+  set deferSubmit(isDeferred: boolean) {
+    this.toggleAttribute("defer-submit", Boolean(isDeferred));
+  }
+
   /** The form that submits the ids. */
   get form(): HTMLFormElement | null {
     return this.#internals.form;
@@ -116,7 +125,18 @@ export class FormControl extends Base {
 
   /** Takes over properties that a framework has set before the element was defined: they hide those of the class. */
   protected upgrade(...others: string[]): void {
-    const names = ["url", "token", "name", "required", "disabled", "record", "multiple", ...others];
+    const names = [
+      "url",
+      "token",
+      "name",
+      "required",
+      "disabled",
+      "record",
+      "bitrate",
+      "multiple",
+      "deferSubmit",
+      ...others,
+    ];
     for (const name of names.filter((one) => Object.hasOwn(this, one))) {
       const value: unknown = Reflect.get(this, name);
       Reflect.deleteProperty(this, name);

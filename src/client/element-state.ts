@@ -51,6 +51,8 @@ export interface Offered {
   /** Whether there is one that records. */
   hasRecorder: boolean;
   isRequired: boolean;
+  /** Whether the form waits for what is not uploaded yet. */
+  isDeferred?: boolean;
 }
 
 export interface Blocker {
@@ -66,8 +68,10 @@ export function blockerOf(uploads: Uploads<unknown>, offered: Offered): Blocker 
   const state = stateOf(items);
   const add = offered.hasChooser ? "chooser" : offered.hasRecorder ? "recorder" : "panel";
   const custom = (text: string, anchor?: string): Blocker => ({ flag: "customError", text, anchor: anchor ?? add });
+  const isUnfinished = !["empty", "failed", "stored", "completed"].includes(state);
+  if (isUnfinished && offered.isDeferred) return undefined;
   if (state === "recording" || state === "recorded") return custom("unsent", "take");
-  if (state === "sending" || state === "waiting")
+  if (isUnfinished)
     return custom("busy", filesOf(items).find((item) => ["sending", "waiting"].includes(item.state))?.key);
   if (state === "failed")
     return custom("unresolved", filesOf(items).find((item) => shownState(item) === "failed")?.key);

@@ -31,6 +31,7 @@ export const TEXTS = {
   requiredRecording: "Record something, then send it.",
   busy: "Wait until all files are uploaded.",
   unresolved: "Retry or cancel the files that couldn't be uploaded.",
+  submitting: "The form is sent once all files are uploaded. Keep this page open.",
 
   // Messages by error code. For other codes, the message of the service is shown.
   file_too_large: "This file is too large.",

@@ -3,12 +3,13 @@ import { Access } from "./element-access.ts";
 import { Chooser } from "./element-chooser.ts";
 import { FormControl } from "./element-control.ts";
 import { codeOf, ElementFiles, type FormItem, type Host, isAccepted, type UploadDetail } from "./element-files.ts";
-import { loadSound } from "./element-load.ts";
+import { loadGerman, loadSound } from "./element-load.ts";
 import { placeOf, recordingPlaceOf } from "./element-places.ts";
 import { followProcessing } from "./element-processing.ts";
 import { Recordings } from "./element-recordings.ts";
 import { Reporter } from "./element-reporter.ts";
 import { blockerOf, idsOf, stateOf } from "./element-state.ts";
+import { Submission } from "./element-submission.ts";
 import { Announcer, create, STYLES, TEXTS, type UploadTexts } from "./element-view.ts";
 import { StowageError } from "./errors.ts";
 import { isUnmeasured } from "./measured.ts";
@@ -47,7 +48,7 @@ declare global {
  * microphone, with the `bitrate` of its recordings. It sets `data-state` to the state of all files.
  */
 export class StowageUpload extends FormControl {
-  static readonly observedAttributes = ["url", "token", "name", "record", "required", "multiple"];
+  static readonly observedAttributes = ["url", "token", "name", "record", "required", "multiple", "defer-submit"];
 
   readonly #root = this.attachShadow({ mode: "open", delegatesFocus: false });
   readonly #chooser = new Chooser(() => this.#input?.click());
@@ -59,14 +60,20 @@ export class StowageUpload extends FormControl {
   readonly #files = new ElementFiles(this.#host);
   readonly #recordings = new Recordings(this.#host);
   readonly #reporter = new Reporter(this.#host);
-  #texts = TEXTS as UploadTexts;
+  readonly #submission = new Submission(this.#runner);
+  readonly #waiting = create("p", "message");
+  /** Those of the page take the place of those of its language. */
+  #defaults: Record<string, string> = TEXTS;
+  #ownTexts: Partial<UploadTexts> = {};
   #getToken: (() => string | Promise<string>) | undefined;
   #isDisabled = false;
   #form: HTMLFormElement | null = null;
 
   constructor() {
     super();
-    this.#panel.append(this.#chooser.element, this.#recordings.element, this.#files.element, this.#announcer.element);
+    this.#waiting.role = "alert";
+    this.#panel.append(this.#chooser.element, this.#recordings.element, this.#files.element, this.#waiting);
+    this.#panel.append(this.#announcer.element);
     // If nothing can be added, it takes the focus of an invalid form.
     this.#panel.tabIndex = -1;
     this.#root.append(document.createElement("slot"), this.#panel);
@@ -113,7 +120,7 @@ export class StowageUpload extends FormControl {
   }
 
   set texts(texts: Partial<UploadTexts>) {
-    this.#texts = { ...TEXTS, ...texts } as UploadTexts;
+    this.#ownTexts = texts;
     this.#update();
   }
 
@@ -136,6 +143,7 @@ export class StowageUpload extends FormControl {
     addEventListener("beforeunload", this.#warn);
     for (const type of ["online", "visibilitychange"]) addEventListener(type, this.#wake, true);
     this.#adoptInput();
+    void this.#translate().catch(() => {});
     this.#runner.send({ type: "open" });
   }
 
@@ -156,8 +164,10 @@ export class StowageUpload extends FormControl {
   }
 
   formAssociatedCallback(form: HTMLFormElement | null): void {
+    this.#form?.removeEventListener("submit", this.#defer, true);
     this.#form?.removeEventListener("submit", this.#forgetSubmitted);
     this.#form = form;
+    form?.addEventListener("submit", this.#defer, true);
     form?.addEventListener("submit", this.#forgetSubmitted);
   }
 
@@ -170,6 +180,10 @@ export class StowageUpload extends FormControl {
 
   formResetCallback(): void {
     this.#cancel(() => true);
+  }
+
+  get #texts(): UploadTexts {
+    return { ...this.#defaults, ...this.#ownTexts } as UploadTexts;
   }
 
   get #input(): HTMLInputElement | null {
@@ -186,6 +200,12 @@ export class StowageUpload extends FormControl {
   readonly #wake = () => {
     this.#set();
     this.#runner.send({ type: "wake" });
+  };
+
+  readonly #defer = (event: SubmitEvent) => {
+    if (!this.deferSubmit || this.#isDisabled) return;
+    this.#submission.defer(event);
+    this.#update();
   };
 
   /** After the form was submitted, a reload must not offer its files again. */
@@ -205,7 +225,7 @@ export class StowageUpload extends FormControl {
       serviceUrl: () => normalizeUrl(this.url) ?? "",
       bitrate: () => this.bitrate,
       addTexts: (texts) => {
-        this.#texts = { ...texts, ...this.#texts };
+        this.#defaults = { ...texts, ...this.#defaults };
       },
     };
   }
@@ -289,6 +309,14 @@ export class StowageUpload extends FormControl {
     return (this.#texts[text] ?? "").replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
   }
 
+  /** Loads the texts of the page's language. */
+  async #translate(): Promise<void> {
+    if (!this.matches(":lang(de)")) return;
+    const { GERMAN } = await loadGerman(this.#host.serviceUrl());
+    this.#defaults = { ...this.#defaults, ...GERMAN };
+    this.#update();
+  }
+
   #announce(name: string, item?: FormItem): void {
     this.#announcer.announce(this.#text(name, item));
   }
@@ -312,12 +340,21 @@ export class StowageUpload extends FormControl {
     for (const id of this.value) values.append(this.name, id);
     this.submits(this.hasAttribute("name") ? values : null);
     this.#validate();
+    this.#submission.update();
+    const message = this.#submission.isDue ? this.#text("submitting") : "";
+    if (this.#waiting.textContent !== message) this.#waiting.textContent = message;
+    this.#waiting.hidden = message === "";
   }
 
   /** The browser shows the problem at the button that solves it. */
   #validate(): void {
     const { button } = this.#recordings;
-    const offered = { hasChooser: this.#input !== null, hasRecorder: button !== undefined, isRequired: this.required };
+    const offered = {
+      hasChooser: this.#input !== null,
+      hasRecorder: button !== undefined,
+      isRequired: this.required,
+      isDeferred: this.deferSubmit,
+    };
     const blocker = blockerOf(this.#runner.uploads, offered);
     if (!blocker) {
       this.validate({});

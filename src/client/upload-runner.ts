@@ -8,6 +8,7 @@ import {
   isStored,
   isTake,
   type NewItem,
+  PAGE_RESUMABLE_BYTES,
   reduce,
   type UploadEffect,
   type UploadEvent,
@@ -291,7 +292,8 @@ export class UploadRunner<D> {
       this.#page.onProgress(current);
     };
     try {
-      const id = await this.#page.upload(item, file, { store, storeKey: key, signal, onProgress });
+      const options = { store, storeKey: key, signal, onProgress, resumableFromBytes: PAGE_RESUMABLE_BYTES };
+      const id = await this.#page.upload(item, file, options);
       bytes.sentBytes = size;
       this.send({ type: "sent", key, id });
     } catch (error) {

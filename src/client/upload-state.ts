@@ -1,4 +1,4 @@
-import { RESUMABLE_BYTES, type SavedUpload } from "./upload.ts";
+import type { SavedUpload } from "./upload.ts";
 
 /*
  * The uploads of a page, which the console and the upload element share, as one pure function: a state and an event give
@@ -135,6 +135,11 @@ export type UploadEffect =
 
 /** Browsers send at most six requests to a host at a time, and the page needs some. */
 const MAX_SENDING = 3;
+/**
+ * Files of at least this size are resumable uploads of requests that take ten seconds. Smaller ones are one request. A slow
+ * connection with deep buffers may lose all of it after minutes, before anybody can see that.
+ */
+export const PAGE_RESUMABLE_BYTES = 512 * 1024;
 /** The same file would fail again, so it is neither kept nor tried again. */
 const FINAL_CODES = new Set<unknown>(["file_too_large", "file_empty", "file_unreadable", "type_not_allowed"]);
 
@@ -401,7 +406,7 @@ class Step<D> {
     if (!item || !isLeaving(item)) return;
     const { runs, saved, size, kept, state } = item;
     // A large file has a URL before its first byte. A small one may be stored once all of it is sent.
-    if (runs !== "send" || saved?.url || size < RESUMABLE_BYTES) this.#stop(key);
+    if (runs !== "send" || saved?.url || size < PAGE_RESUMABLE_BYTES) this.#stop(key);
     if (this.#items.get(key)?.runs) return;
     const effect = state === "removing" ? "remove" : saved?.url && "discard";
     if (!effect) kept === undefined && this.#items.delete(key);

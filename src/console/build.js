@@ -12,12 +12,16 @@ const source = import.meta.dirname;
 /** Other pages load the upload element from this path, which stays the same. */
 const element = { in: join(source, "../client/element.ts"), out: "upload" };
 const recorder = { in: join(source, "../client/element-sound.ts"), out: "upload-recorder" };
-/** The element loads its recorder, and what measures waveforms, from the service, whose URL it has. A script of another origin does not know its own URL. */
-const recorderOfService = {
-  name: "recorder-of-service",
+const german = { in: join(source, "../client/element-german.ts"), out: "upload-de" };
+/** The element loads these from the service, whose URL it has. A script of another origin does not know its own URL. */
+const laterOfService = {
+  name: "later-of-service",
   setup({ onLoad }) {
     onLoad({ filter: /element-load\.ts$/ }, () => ({
-      contents: 'export const loadSound = (url) => import(url + "/assets/upload-recorder.js");',
+      contents: `
+        export const loadSound = (url) => import(url + "/assets/upload-recorder.js");
+        export const loadGerman = (url) => import(url + "/assets/upload-de.js");
+      `,
     }));
   },
 };
@@ -117,8 +121,8 @@ const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) 
   ),
 );
 // As a classic script, which pages of other origins may load without CORS.
-builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [recorderOfService] }));
-builds.push(bundle([recorder], { format: "esm", entryNames: "[name]" }));
+builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [laterOfService] }));
+builds.push(bundle([recorder, german], { format: "esm", entryNames: "[name]" }));
 if (hasDemo) builds.push(bundle([join(demo, "demo.js"), join(demo, "demo.css")], { entryNames: "[name]" }));
 const outputs = Object.assign({}, ...(await Promise.all(builds)).map(({ metafile }) => metafile.outputs));
 
@@ -192,6 +196,9 @@ let headers = `${readFileSync(join(source, "headers.txt"), "utf8").trim()}
   Access-Control-Allow-Origin: *
 
 /assets/upload-recorder.js
+  Access-Control-Allow-Origin: *
+
+/assets/upload-de.js
   Access-Control-Allow-Origin: *
 `;
 if (hasDemo) {

@@ -19,7 +19,14 @@ exhaustive(
       readdirSync(join(folder, ".wrangler", name, "assets")).filter((file) => /^(upload|demo)/.test(file));
     await build("true");
     await build("");
-    expect(builtIn("console-dev")).toEqual(["demo.css", "demo.html", "demo.js", "upload-recorder.js", "upload.js"]);
-    expect(builtIn("console")).toEqual(["upload-recorder.js", "upload.js"]);
+    expect(builtIn("console-dev")).toEqual([
+      "demo.css",
+      "demo.html",
+      "demo.js",
+      "upload-de.js",
+      "upload-recorder.js",
+      "upload.js",
+    ]);
+    expect(builtIn("console")).toEqual(["upload-de.js", "upload-recorder.js", "upload.js"]);
   },
 );
