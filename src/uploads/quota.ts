@@ -14,7 +14,7 @@ import { files, isOwned } from "../files/files.schema.ts";
 import { type FileOf, isFileOfUpload } from "../files/names.ts";
 import { isOwnedInTrash, removed } from "../files/removed.schema.ts";
 import { firstOf, hasRow, qualified, read } from "../platform/db.ts";
-import { isCommitted, isReceiving, isResumable, uploads, visitors } from "./uploads.schema.ts";
+import { isCommitted, isReceiving, isResumable, uploads, visitors, visitorUploads } from "./uploads.schema.ts";
 
 /*
  * The quota of a team, and the limits of its uploads. The statement that inserts an upload requires that nothing refuses
@@ -155,7 +155,7 @@ const usedBy = (teamId: string, visitorId: string) => {
     isCounted,
   );
   const bytes = sql`iif(${isCommitted}, ${uploads.offsetBytes}, ${uploads.sizeBytes})`;
-  return sql`(select count(*) as files, coalesce(sum(${bytes}), 0) as bytes from ${uploads} where ${isOfVisitor}) used`;
+  return sql`(select count(*) as files, coalesce(sum(${bytes}), 0) as bytes from ${visitorUploads} where ${isOfVisitor}) used`;
 };
 
 const isAtLeast = (count: SQLWrapper, limit: number | SQL) => sql`${count} >= ${limit}`;

@@ -111,6 +111,9 @@ const isMostlyMissing = sql`${uploads.offsetBytes} <= max(65535, ${uploads.sizeB
 /** The upload of a visitor that gives way to others once it is silent, see room.ts. */
 export const givesWay: SQL = sql`${uploads.isPublic} and ${uploads.secretHash} is not null and ${isIncomplete} and ${isMostlyMissing}`;
 
+/** The uploads of an upload token. By itself, SQLite would read all of the team. */
+export const visitorUploads = sql`${uploads} indexed by uploads_visitor`;
+
 /** The uploads that may give way, in the order of their progress. */
 export const silentUploads = sql`${uploads} indexed by uploads_silent`;
 
