@@ -373,6 +373,12 @@ export function checkCovered({ scopes }: Pick<Actor, "scopes">, mask: number): v
   if (missing) throw insufficientScope(missing);
 }
 
+/** The caller, if it also has this scope. Its write states the right to it, too. @throws `insufficient_scope` */
+export function withScope(actor: TeamActor, scope: Scope): TeamActor {
+  checkCovered(actor, SCOPES[scope]);
+  return { ...actor, right: { ...actor.right, scopes: actor.right.scopes | SCOPES[scope] } };
+}
+
 /** Whether a mask in SQL has only scopes that the caller has. The condition of a write whose target has scopes. */
 export const covers = ({ scopes }: Pick<Actor, "scopes">, mask: SQL): SQL<boolean> => sql`(${mask} & ~${scopes}) = 0`;
 

@@ -10,6 +10,8 @@ export const SCOPES = {
   "files:download": 1 << 2,
   "files:write": 1 << 3,
   "files:delete": 1 << 4,
+  /** Whatever deletes the bytes of a file for good. With a trash, a key without it can do nothing that can't be undone. */
+  "files:erase": 1 << 12,
   "users:read": 1 << 5,
   "users:write": 1 << 6,
   "keys:read": 1 << 7,
@@ -36,8 +38,8 @@ export const PUBLIC_SCOPES = SCOPES["files:upload"];
 /** The scopes of a user's sessions. A change of the role applies from the next request. */
 export const ROLES = {
   admin: SCOPE_NAMES,
-  member: ["files:upload", "files:read", "files:download", "files:write", "files:delete", "events:read"],
-  // Without `events:read`, which would show the files of others.
+  member: ["files:upload", "files:read", "files:download", "files:write", "files:delete", "files:erase", "events:read"],
+  // Without `events:read`, which would show the files of others, and `files:erase`.
   contributor: ["files:upload", "files:read", "files:download", "files:write", "files:delete"],
   viewer: ["files:read", "files:download", "events:read"],
 } as const satisfies Record<string, readonly Scope[]>;

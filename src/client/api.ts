@@ -94,7 +94,7 @@ export interface ApiKey {
   /** When it expires. */
   expiresAt: string;
 }
-export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
+export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "files:erase" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
 export interface KeyLimits {
   /** The largest file, in bytes. */
   maxFileBytes?: number;
@@ -1288,7 +1288,7 @@ export interface Api {
   };
   "DELETE /docs/v1/uploads/{id}": {
     query: {
-      /** `true` erases the file at once, also one that is in the trash. A contributor can't. */
+      /** `true` erases the file at once, also one that is in the trash. Needs `files:erase`. */
       permanent?: boolean | undefined;
       /** Only cancels an upload. If the upload is complete, the response is 403 and the file stays. */
       unfinished?: boolean | undefined;

@@ -117,6 +117,7 @@ export const SCOPE_LABELS: Record<Scope, string> = {
   "files:download": "download and share files",
   "files:write": "edit files",
   "files:delete": "delete files",
+  "files:erase": "erase files",
   "users:read": "view users",
   "users:write": "manage users",
   "keys:read": "view keys and sessions",

@@ -22,8 +22,8 @@ const batch = writeOperation(
     summary: "Change many files",
     sample: 'const results = await stowage.files.batch({ action: "move", ids, folder: "podcast/2026" });',
     description:
-      "Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs `files:delete`; " +
-      "with `permanent`, a deletion erases the files, also those in the trash; a contributor can't do that. " +
+      "Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs `files:delete`, and what erases files `files:erase`; " +
+      "with `permanent`, a deletion erases the files, also those in the trash. " +
       `Repeating a batch changes nothing more. It takes a place of the heavy limit for each ${FILES_PER_PLACE} files.`,
     isHeavy: true,
     body: z.discriminatedUnion("action", [

@@ -1,7 +1,6 @@
 import { and, inArray, sql } from "drizzle-orm";
-import { checkCovered, type TeamActor } from "../access/authorization.ts";
+import { type TeamActor, withScope } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
-import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { writeWithEvent } from "../events/events.ts";
 import type { Batch } from "../platform/db.ts";
@@ -36,7 +35,7 @@ export interface BatchResult {
 
 /**
  * @returns a result for each id, in their order
- * @throws `insufficient_scope` for a deletion or restoration without `files:delete`; `forbidden` as `checkErasure` does;
+ * @throws `insufficient_scope` for a deletion or restoration without `files:delete`, or an erasure without `files:erase`;
  *   `unavailable` if bytes could not be deleted yet: repeat the batch
  */
 export async function changeFiles(
@@ -45,12 +44,12 @@ export async function changeFiles(
   ids: string[],
   action: BatchAction,
 ): Promise<BatchResult[]> {
-  if (action.action === "delete" || action.action === "restore") checkCovered(actor, SCOPES["files:delete"]);
   if (action.action === "delete") {
-    const results = await deleteFiles(deps, actor, ids, { isPermanent: action.permanent ?? false });
+    const deleter = withScope(actor, "files:delete");
+    const results = await deleteFiles(deps, deleter, ids, { isPermanent: action.permanent ?? false });
     return results.map(({ refusal, isTrashed }, i) => ({ id: ids[i] ?? "", code: refusal, isTrashed }));
   }
-  if (action.action === "restore") return restoreFiles(deps, actor, ids);
+  if (action.action === "restore") return restoreFiles(deps, withScope(actor, "files:delete"), ids);
   const changes = ids.map((id): Batch => {
     if (action.action === "reprocess") return fileReprocessing(deps, actor, id);
     return fileUpdate(deps, actor, id, propertiesOf(action));

@@ -1,5 +1,5 @@
 import { and, eq, isNull, not, type SQL, sql } from "drizzle-orm";
-import type { TeamActor } from "../access/authorization.ts";
+import { type TeamActor, withScope } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
@@ -28,12 +28,12 @@ import { isTrashed, removed, teamOfRemoved } from "./removed.schema.ts";
 export const notInTrash = errorCode("not_in_trash", 409, "The file is not in the trash.");
 
 /**
- * Whoever sees only its own files deletes them, but never erases what a trash could keep.
- * @throws `forbidden`
+ * The caller, if it may do what deletes files, now or later: without a trash, that erases them.
+ * @throws `insufficient_scope`
  */
-export function checkErasure({ ownerId }: TeamActor): void {
-  if (ownerId === null) return;
-  throw new AppError("forbidden", { message: "A contributor can't erase files. Delete the file without `permanent`." });
+export function asDeleter({ settings }: Deps, actor: TeamActor): TeamActor {
+  const deleter = withScope(actor, "files:delete");
+  return settings.trashDays > 0 ? deleter : withScope(deleter, "files:erase");
 }
 
 /** Files that one statement deletes. Triggers delete up to 100 links and 20 tags with each, so it deletes up to 24,000 rows. */
@@ -202,16 +202,17 @@ async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<
 /**
  * Deletes files in one transaction, and then the bytes of those that the trash does not keep. It can be repeated.
  * @returns why each was not deleted, or null if it was, and whether it is in the trash, in the order of the ids
- * @throws `forbidden` as `checkErasure` does; `unavailable` if the bytes could not be deleted yet; `storage_full` if the database
+ * @throws `insufficient_scope` if it erases and the caller may not; `unavailable` if the bytes could not be deleted yet; `storage_full` if the database
  *   is too full to move a file to the trash
  */
 export async function deleteFiles(
   deps: Deps,
-  actor: TeamActor,
+  caller: TeamActor,
   ids: string[],
   options: DeletionOptions = {},
 ): Promise<{ refusal: Exclude<Refusal, "storage_full"> | null; isTrashed: boolean }[]> {
-  if (options.isPermanent || options.onlyTrashed) checkErasure(actor);
+  const isErasure = options.isPermanent || options.onlyTrashed;
+  const actor = isErasure ? withScope(caller, "files:erase") : asDeleter(deps, caller);
   const { changes, refusalOf, isTrashing } = deletionOf(deps, actor, ids, options);
   const canceled = deps.db
     .select()

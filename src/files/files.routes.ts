@@ -1,15 +1,15 @@
 import * as z from "zod";
-import { checkCovered } from "../access/authorization.ts";
-import { SCOPES } from "../access/scopes.ts";
+import { type TeamActor, withScope } from "../access/authorization.ts";
 import { TOKEN_GRACE_MILLISECONDS } from "../access/upload-tokens.ts";
 import { FILE_TYPES, type FileType } from "../audio/media-type.ts";
+import type { Deps } from "../deps.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, timestamp } from "../http/validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
 import { cancelUpload } from "../uploads/unfinished.ts";
 import type { BesideObject } from "./beside.ts";
-import { deleteFile } from "./deletion.ts";
+import { asDeleter, deleteFile } from "./deletion.ts";
 import {
   FAILURE_CODES,
   FILE_STATES,
@@ -271,10 +271,10 @@ const remove = writeOperation(
     summary: "Delete a file",
     sample: "await stowage.files.delete(id);",
     description:
-      "Works in any status. The file's links and signed URLs stop working. If the service has a trash, the file moves there, and is erased later; otherwise its bytes are deleted. With the id of an unfinished upload, cancels that upload.",
+      "Works in any status. The file's links and signed URLs stop working. If the service has a trash, the file moves there, and is erased later; otherwise its bytes are deleted, which also needs `files:erase`. With the id of an unfinished upload, cancels that upload.",
     query: z.object({
       permanent: z.enum(["true", "false"]).optional().meta({
-        description: "`true` erases the file at once, also one that is in the trash. A contributor can't.",
+        description: "`true` erases the file at once, also one that is in the trash. Needs `files:erase`.",
       }),
       unfinished: z.literal("true").optional().meta({
         description: "Only cancels an upload. If the upload is complete, the response is 403 and the file stays.",
@@ -315,6 +315,12 @@ const reprocess = writeOperation(
   },
 );
 
+/** The caller, if it may also decide when the service deletes the file. @throws `insufficient_scope` */
+function deleterFor(deps: Deps, actor: TeamActor, deleteAfter: number | null | undefined): TeamActor {
+  if (deleteAfter === undefined) return actor;
+  return deleteAfter === null ? withScope(actor, "files:delete") : asDeleter(deps, actor);
+}
+
 const update = writeOperation(
   "files:write",
   {
@@ -323,7 +329,7 @@ const update = writeOperation(
     summary: "Update a file",
     sample: 'const file = await stowage.files.update(id, { folder: "podcast/2026", tags: ["interview"] });',
     description:
-      "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are. `deleteAfter` also needs `files:delete`.",
+      "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are. `deleteAfter` also needs `files:delete`, and, unless it is null, `files:erase` if there is no trash.",
     body: atLeastOneField(properties),
     bodyExample: propertiesExample,
     requestHeaders: ifMatch,
@@ -337,9 +343,14 @@ const update = writeOperation(
     errors: ["version_mismatch", fileHeld],
   },
   async ({ c, deps, actor, id, body }) => {
-    if (body.deleteAfter !== undefined) checkCovered(actor, SCOPES["files:delete"]);
     checkDeleteAfter(deps, body);
-    const file = await updateFile(deps, actor, id, body, expectedVersions(c.req.header("If-Match")));
+    const file = await updateFile(
+      deps,
+      deleterFor(deps, actor, body.deleteAfter),
+      id,
+      body,
+      expectedVersions(c.req.header("If-Match")),
+    );
     setEtag(c, file);
     return fileRecord.render(file);
   },

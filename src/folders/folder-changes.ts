@@ -8,7 +8,7 @@ import { teams } from "../accounts/teams.schema.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError, errorCode, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
-import { MAX_DELETED_FILES, manyDeletions } from "../files/deletion.ts";
+import { asDeleter, MAX_DELETED_FILES, manyDeletions } from "../files/deletion.ts";
 import { files, isHeld } from "../files/files.schema.ts";
 import { filesInFolders, folderMove } from "../files/in-folders.ts";
 import { folderKey, MAX_FOLDER_BYTES } from "../files/names.ts";
@@ -77,14 +77,18 @@ const isOfOwner = ({ teamId, ownerId }: Omit<Range, "folder">) =>
 const isChange = ({ id, ...change }: Omit<Range, "folder"> & Pick<FolderChange, "id">) =>
   and(isOfOwner(change), eq(folderChanges.id, id));
 
-const scopeOf = ({ target }: Pick<FolderChange, "target">) => SCOPES[target === null ? "files:delete" : "files:write"];
+/** The scopes that a change needs at each of its steps: without a trash, a deletion erases. */
+function scopesOf({ settings }: Deps, { target }: Pick<FolderChange, "target">): number {
+  if (target !== null) return SCOPES["files:write"];
+  return SCOPES["files:delete"] | (settings.trashDays > 0 ? 0 : SCOPES["files:erase"]);
+}
 const isActive = (teamId: string) => and(eq(teams.id, teamId), eq(teams.status, "active"));
 
 /** Whether the change of a row may continue. */
 function mayContinue(deps: Deps, change: Requested): SQL {
   const { teamId } = change;
   const principal = { teamId, id: folderChanges.requestedBy, ownerId: ownerIn(change) };
-  return hasRow(teams, and(isActive(teamId), isPrincipalAllowed(deps, principal, scopeOf(change))));
+  return hasRow(teams, and(isActive(teamId), isPrincipalAllowed(deps, principal, scopesOf(deps, change))));
 }
 
 /** Whether a path in the folder would be too long after the move, or there are too many folders to check. */
@@ -196,9 +200,12 @@ export async function moveFolder(deps: Deps, actor: TeamActor, folder: string, t
   return { folder: target, isComplete };
 }
 
-/** Deletes a folder with its files, except for held ones. @returns also how many of these it has @throws `folder_busy` */
+/**
+ * Deletes a folder with its files, except for held ones. @returns also how many of these it has
+ * @throws `folder_busy`, `insufficient_scope` if that erases files and the caller may not
+ */
 export async function deleteFolder(deps: Deps, actor: TeamActor, folder: string): Promise<Started & { held: number }> {
-  return { folder, ...(await changeFolder(deps, actor, folder, null)) };
+  return { folder, ...(await changeFolder(deps, asDeleter(deps, actor), folder, null)) };
 }
 
 async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target: string | null) {

@@ -118,7 +118,7 @@ const remove = writeOperation(
     tag: filesTag,
     summary: "Delete a folder",
     sample: 'const { isComplete } = await stowage.files.deleteFolder("podcast/2025");',
-    description: `Deletes the files and folders in it. Held files stay, with their folders. ${FOLDER_CHANGE}`,
+    description: `Deletes the files and folders in it. Held files stay, with their folders. Also needs \`files:erase\` if there is no trash. ${FOLDER_CHANGE}`,
     body: z.strictObject({ folder: namedFolder }),
     bodyExample: { folder: "podcast/2025" },
     success: {

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { retentionDays } from "../accounts/teams.routes.ts";
 import { setRetention as setTeamRetention } from "../accounts/teams.ts";
-import { deleteFile, notInTrash } from "../files/deletion.ts";
+import { asDeleter, deleteFile, notInTrash } from "../files/deletion.ts";
 import { fileRecord, holdSchema, renderHold } from "../files/files.routes.ts";
 import { fileHeld } from "../files/holds.ts";
 import { restoreFile } from "../files/restoring.ts";
@@ -78,13 +78,13 @@ const restore = writeOperation(
 );
 
 const erase = writeOperation(
-  "files:delete",
+  "files:erase",
   {
     route: "DELETE /docs/v1/trash/{id}",
     tag: trashTag,
     summary: "Erase a file in the trash",
     sample: "await stowage.trash.delete(id);",
-    description: "Deletes the bytes. Irreversible. A contributor can't.",
+    description: "Deletes the bytes. Irreversible.",
     success: { description: "The file was erased.", message: "File erased." },
     errors: [notInTrash, fileHeld],
   },
@@ -99,7 +99,7 @@ const setRetention = writeOperation(
     summary: "Set the retention of a team",
     sample: "await stowage.trash.setRetention(365);",
     description:
-      "From now on, the service deletes each file of the team this many days after its upload: it moves to the trash, if there is one. Applies to all files, also to those that were restored. Held files stay. Needs a secret key or an admin that sees all files of the team.",
+      "From now on, the service deletes each file of the team this many days after its upload: it moves to the trash, if there is one. Applies to all files, also to those that were restored. Held files stay. Needs a secret key or an admin that sees all files of the team, and `files:erase` if there is no trash.",
     body: z.strictObject({ days: retentionDays }),
     bodyExample: { days: 365 },
     success: {
@@ -110,7 +110,10 @@ const setRetention = writeOperation(
     },
     errors: ["forbidden", "conflict"],
   },
-  async ({ deps, actor, body }) => ({ days: (await setTeamRetention(deps, actor, body.days)).retentionDays }),
+  async ({ deps, actor, body: { days } }) => {
+    const caller = days === null ? actor : asDeleter(deps, actor);
+    return { days: (await setTeamRetention(deps, caller, days)).retentionDays };
+  },
 );
 
 export const operations = {

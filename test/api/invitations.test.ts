@@ -295,6 +295,7 @@ describe("An invitation", () => {
             "files:download",
             "files:write",
             "files:delete",
+            "files:erase",
             "events:read",
           ],
         }),

@@ -23,10 +23,12 @@ import {
   readPages,
   rejected,
   snapshot,
+  startWorker,
   type Team,
   tally,
   upload,
   usageOf,
+  withSettings,
 } from "../support/harness.ts";
 import { startLimited } from "../support/limits.ts";
 import { create, idOf, locationOf, patch as sendBytes } from "../support/tus.ts";
@@ -399,7 +401,9 @@ describe("Folders", () => {
     expect(await folders(team)).toEqual([]);
   });
 
-  test("a contributor has its own folders, with only its files, and other callers see those, too", async ({ team }) => {
+  test("a contributor has its own folders, with only its files, and other callers see those, too", async () => {
+    // Without a trash, a contributor deletes nothing.
+    const team = await newTeam(startWorker(withSettings({ trashDays: 1 })));
     const { token } = await newMember(team, "contributor");
     const own: Team = {
       ...team,

@@ -20,13 +20,15 @@ import {
   withoutJobs,
   withoutLimits,
   withoutRequestId,
+  withSettings,
 } from "../support/harness.ts";
 import { nounOf, pathTo, type Records, requestFor, routes } from "../support/routes.ts";
 import { ask, create, head, locationOf, patch, RESUMABLE } from "../support/tus.ts";
 
 /* Callers that see only their own files: users with the role `contributor`, with their sessions and keys. */
 
-const worker = startWorker(compose(withoutLimits, withoutJobs));
+// Without a trash, a contributor deletes nothing: api/trash.
+const worker = startWorker(compose(withoutLimits, withoutJobs, withSettings({ trashDays: 1 })));
 const { call } = worker;
 const newTeam = () => foundTeam(worker);
 const UPLOADS = "/docs/v1/uploads";
@@ -250,8 +252,8 @@ describe("A contributor's token", () => {
     const before = await dataOf(call("GET", `/auth/v1/teams/${team.teamId}`, { token }));
     expect((await call("DELETE", path, { token })).status).toBe(200);
     const after = await dataOf(call("GET", `/auth/v1/teams/${team.teamId}`, { token }));
-    const { files, bytes } = before.usage;
-    expect(after.usage).toEqual({ files: files - 1, bytes: bytes - 4, trashFiles: 0, trashBytes: 0 });
+    const { trashFiles, trashBytes } = before.usage;
+    expect(after.usage).toEqual({ ...before.usage, trashFiles: trashFiles + 1, trashBytes: trashBytes + 4 });
   });
 
   test.each(NAMES)("can't use the upload URL of another, and can resume its own: %s", async (name) => {
@@ -348,7 +350,7 @@ describe("A key of a contributor", () => {
 
   test("gains no scope that the caller lacks, by another role or by a deletion with keepKeys, and nor does its session", async () => {
     const team = await newTeam();
-    const { key: caller } = await newKey(team, { scopes: ["users:write", ...scopes, "events:read"] });
+    const { key: caller } = await newKey(team, { scopes: ["users:write", ...scopes, "files:erase", "events:read"] });
     const ends = [
       (id: string) => call("PATCH", `/auth/v1/users/${id}`, { token: caller, json: { role: "member" } }),
       (id: string) => call("DELETE", `/auth/v1/users/${id}?keepKeys=true`, { token: caller }),

@@ -56,7 +56,10 @@ interface Request extends Operation {
 
 const of = (
   id: keyof typeof operations,
-  { query = "", ...more }: Partial<Pick<Request, "target" | "state" | "json" | "only">> & { query?: string } = {},
+  {
+    query = "",
+    ...more
+  }: Partial<Pick<Request, "target" | "state" | "json" | "only" | "further">> & { query?: string } = {},
 ): Request => {
   const { method, path } = splitRoute(operations[id].route);
   return { ...(PERMISSIONS[id] as Permission), name: id + query, method, path: path + query, ...more };
@@ -73,7 +76,7 @@ const requests: Request[] = [
   of("setWaveform", { target: "file", json: { channels: [Array(16).fill(1)] } }),
   of("deleteTranscript", { target: "file", state: "transcribed" }),
   of("deleteFile", { target: "file" }),
-  of("deleteFile", { query: "?permanent=true", target: "file", only: "no contributor" }),
+  of("deleteFile", { query: "?permanent=true", target: "file", further: ["files:erase"] }),
   of("holdFile", { target: "file", json: { reason: "r" } }),
   of("releaseFile", { target: "file", state: "held" }),
   of("listTrash"),

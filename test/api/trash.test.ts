@@ -372,10 +372,10 @@ describe("The trash of a contributor", () => {
     const [id, trashed] = [await put(team, {}, { token }), await put(team, {}, { token })];
     expect((await remove(team, trashed, "", token)).status).toBe(200);
     for (const one of [id, trashed]) {
-      await rejected(team, 403, "forbidden", () => remove(team, one, "?permanent=true", token));
-      await rejected(team, 403, "forbidden", () => team.call("DELETE", `${TRASH}/${one}`, { token }));
+      await rejected(team, 403, "insufficient_scope", () => remove(team, one, "?permanent=true", token));
+      await rejected(team, 403, "insufficient_scope", () => team.call("DELETE", `${TRASH}/${one}`, { token }));
       const json = { action: "delete", permanent: true, ids: [one] };
-      await rejected(team, 403, "forbidden", () => team.call("POST", `${UPLOADS}/batch`, { json, token }));
+      await rejected(team, 403, "insufficient_scope", () => team.call("POST", `${UPLOADS}/batch`, { json, token }));
     }
     expect(await batch(team, { action: "delete", permanent: false, ids: [id] }, token)).toMatchObject([{ ok: true }]);
     expect(idsIn(await trashOf(team, token)).sort()).toEqual([id, trashed].sort());
@@ -383,13 +383,73 @@ describe("The trash of a contributor", () => {
   });
 });
 
-describe("Without a trash", () => {
-  apiTest("a contributor deletes its files, and can't say `permanent`", async ({ team }) => {
-    const { token } = await newMember(team, "contributor");
-    const id = await put(team, {}, { token });
-    await rejected(team, 403, "forbidden", () => remove(team, id, "?permanent=true", token));
+describe("A key without `files:erase`", () => {
+  const scopes = ["files:read", "files:write", "files:delete"];
+
+  test("moves files to the trash and back, and erases none", async ({ team }) => {
+    const { key: token } = await newKey(team, { scopes });
+    const [id, other] = [await put(team, { folder: "a" }), await put(team)];
     expect((await remove(team, id, "", token)).status).toBe(200);
+    expect((await restore(team, id, token)).status).toBe(200);
+    expect((await team.call("POST", "/docs/v1/folders/delete", { json: { folder: "a" }, token })).status).toBe(200);
+    expect(await batch(team, { action: "delete", ids: [other] }, token)).toMatchObject([{ isTrashed: true }]);
+    const json = { action: "delete", permanent: true, ids: [id] };
+    for (const act of [
+      () => team.call("DELETE", `${TRASH}/${id}`, { token }),
+      () => remove(team, id, "?permanent=true", token),
+      () => team.call("POST", `${UPLOADS}/batch`, { json, token }),
+    ])
+      await rejected(team, 403, "insufficient_scope", act);
+    expect(idsIn(await trashOf(team)).sort()).toEqual([id, other].sort());
+    const later = { deleteAfter: "2999-01-01T00:00:00Z" };
+    expect((await restore(team, id, token)).status).toBe(200);
+    expect((await team.call("PATCH", `${UPLOADS}/${id}`, { json: later, token })).status).toBe(200);
+    expect((await team.call("PUT", "/docs/v1/retention", { json: { days: 30 }, token })).status).toBe(200);
+  });
+});
+
+describe("Without a trash", () => {
+  apiTest("whatever deletes files needs `files:erase`, which contributors lack", async ({ team }) => {
+    const { token: contributor } = await newMember(team, "contributor");
+    const { key: narrowed } = await newKey(team, {
+      scopes: ["files:read", "files:upload", "files:write", "files:delete"],
+    });
+    const { key: eraser } = await newKey(team, { scopes: ["files:delete", "files:erase"] });
+    for (const token of [narrowed, contributor]) {
+      const id = await put(team, { folder: "a" }, { token });
+      const refused = async (act: () => Promise<Answer>) => {
+        const { headers } = await rejected(team, 403, "insufficient_scope", act);
+        expect(headers.get("WWW-Authenticate")).toContain('scope="files:erase"');
+      };
+      await refused(() => remove(team, id, "", token));
+      await refused(() => remove(team, id, "?permanent=true", token));
+      const json = { action: "delete", ids: [id] };
+      await refused(() => team.call("POST", `${UPLOADS}/batch`, { json, token }));
+      await refused(() => team.call("POST", "/docs/v1/folders/delete", { json: { folder: "a" }, token }));
+      const later = { deleteAfter: "2999-01-01T00:00:00Z" };
+      await refused(() => team.call("PATCH", `${UPLOADS}/${id}`, { json: later, token }));
+      expect((await team.call("PATCH", `${UPLOADS}/${id}`, { json: { deleteAfter: null }, token })).status).toBe(200);
+      // An upload that is not complete is no file yet.
+      const upload = locationOf(await create(team.call, 2, { filename: "b" }, { token }));
+      const [, unfinished = ""] = /([0-9a-f]{24})\.[0-9a-f]{32}$/.exec(upload) ?? [];
+      expect((await remove(team, unfinished, "?unfinished=true", token)).status).toBe(200);
+      expect((await remove(team, id, "", eraser)).status).toBe(200);
+    }
+    const days = (token: string) => team.call("PUT", "/docs/v1/retention", { json: { days: 1 }, token });
+    await rejected(team, 403, "insufficient_scope", () => days(narrowed));
+    expect((await days(eraser)).status).toBe(200);
     await expectNoFiles(team);
+  });
+
+  apiTest("a deletion needs `files:erase` also when it is written", async ({ team }) => {
+    const { key: token, _id } = await newKey(team, { scopes: ["files:write", "files:delete", "files:erase"] });
+    const id = await put(team, { folder: "a" });
+    const narrow = () =>
+      team.call("PATCH", `/auth/v1/apikeys/${_id}`, { json: { scopes: ["files:write", "files:delete"] } });
+    const { call } = startWorker(compose(withoutLimits, beforeWrite(narrow)));
+    const answer = await call("DELETE", `${UPLOADS}/${id}`, { token });
+    expect([answer.status, answer.code]).toEqual([403, "insufficient_scope"]);
+    expect((await metadataOf(team, id))._id).toBe(id);
   });
 
   apiTest("deletion erases, and the trash is empty", async ({ team }) => {

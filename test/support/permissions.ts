@@ -6,11 +6,12 @@
 const FILES = ["files:upload", "files:read", "files:download", "files:write", "files:delete"];
 export const SCOPES = [
   ...FILES,
+  "files:erase",
   ...["users:read", "users:write", "keys:read", "keys:write", "events:read", "webhooks:read", "webhooks:write"],
 ];
 export const ROLES: Record<string, string[]> = {
   admin: SCOPES,
-  member: [...FILES, "events:read"],
+  member: [...FILES, "files:erase", "events:read"],
   contributor: FILES,
   viewer: ["files:read", "files:download", "events:read"],
 };
@@ -78,7 +79,8 @@ export const PERMISSIONS: Record<string, Permission> = {
   ),
   ...needing("files:write", "setWaveform", { isUploaders: true }),
   ...needing("files:delete", "deleteFile deleteFolder listTrash restoreFile"),
-  ...needing("files:delete", "holdFile eraseFile", { only: "no contributor" }),
+  ...needing("files:delete", "holdFile", { only: "no contributor" }),
+  ...needing("files:erase", "eraseFile"),
   ...needing("files:delete", "releaseFile setRetention", { only: "admin" }),
   ...needing("users:read", "listUsers getUser"),
   ...needing("users:read", "exportUser", { further: ["keys:read", "events:read"] }),

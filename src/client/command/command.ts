@@ -64,6 +64,7 @@ export const SCOPES = valuesOf<Scope>({
   "files:download": true,
   "files:write": true,
   "files:delete": true,
+  "files:erase": true,
   "users:read": true,
   "users:write": true,
   "keys:read": true,

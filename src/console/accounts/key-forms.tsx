@@ -22,7 +22,7 @@ const DEFAULT_OVERLAP = "86400";
 
 /** The scopes of common keys. A key with all scopes of its creator sends none. */
 const PRESETS: Record<"files" | "read", Scope[]> = {
-  files: ["files:upload", "files:read", "files:download", "files:write", "files:delete"],
+  files: ["files:upload", "files:read", "files:download", "files:write", "files:delete", "files:erase"],
   read: ["files:read", "files:download"],
 };
 /** The kinds of key and what each can do, the least first. */

@@ -3,7 +3,7 @@ import { askToMove } from "../folders/folders.tsx";
 import type { Actions } from "../framework/action.tsx";
 import { open } from "../framework/dialog.tsx";
 import { script } from "../framework/script.tsx";
-import { trashDays } from "../framework/session.ts";
+import { deletionScope, trashDays } from "../framework/session.ts";
 import type { Track } from "../sound/player-state.ts";
 import { changing } from "./changing.ts";
 import type { FileRow } from "./file-rows.ts";
@@ -45,7 +45,7 @@ export function fileActions(files: (FileRow & Partial<Pick<FileMetadata, "hold">
     {
       label: file?.hold ? "Delete (the file is held)" : "Delete",
       icon: "trash",
-      scope: "files:delete",
+      scope: deletionScope(),
       keys: ["Delete"],
       isDangerous: true,
       isDisabled: Boolean(file?.hold),

@@ -8,7 +8,7 @@ import { announce } from "../framework/announce.tsx";
 import { ask } from "../framework/dialog.tsx";
 import { addShortcuts } from "../framework/keys.ts";
 import { href, lastUrl } from "../framework/router.ts";
-import { can, client, seesOwnFilesOnly } from "../framework/session.ts";
+import { can, client, deletionScope, seesOwnFilesOnly } from "../framework/session.ts";
 import { useData, useList } from "../framework/store.ts";
 import { Sharing, SignedUrl, useLinks } from "../links/sharing.tsx";
 import { MissingScopes, SCOPES } from "../parts/access.tsx";
@@ -173,7 +173,7 @@ function Details({ file }: { file: FileMetadata }) {
           <p>The name says audio, but the content isn't. Check the original on your device, and upload it again.</p>
         </div>
       )}
-      <MissingScopes scopes={["files:download", "files:write", "files:delete"]} />
+      <MissingScopes scopes={["files:download", "files:write", deletionScope()]} />
       <div class="file-columns">
         {isRecording(file) ? <FilePlayer file={file} /> : canOpen && !failure && <Preview file={file} />}
         {canOpen && (

@@ -6,7 +6,7 @@ import { FolderList, FolderPath, folderActions, newFolder, startDrag } from "../
 import { ActionButton, allowed, shortcutsOf } from "../framework/action.tsx";
 import { addShortcuts } from "../framework/keys.ts";
 import { href, query } from "../framework/router.ts";
-import { can, seesOwnFilesOnly } from "../framework/session.ts";
+import { can, deletionScope, seesOwnFilesOnly } from "../framework/session.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { Code, uploadCommand } from "../parts/connect.tsx";
 import { Failure } from "../parts/failure.tsx";
@@ -63,7 +63,7 @@ export function Files() {
         </>
       }
     >
-      <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
+      <MissingScopes scopes={["files:upload", "files:write", deletionScope()]} />
       {seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
       {(view.isFiltered || shown.isFiltered || !isEmpty) && (
         <Filters

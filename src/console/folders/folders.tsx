@@ -6,7 +6,7 @@ import { announce } from "../framework/announce.tsx";
 import { ask, confirm, open } from "../framework/dialog.tsx";
 import { href, navigate, path, query } from "../framework/router.ts";
 import { script } from "../framework/script.tsx";
-import { client, trashDays } from "../framework/session.ts";
+import { client, deletionScope, trashDays } from "../framework/session.ts";
 import { pageSignal } from "../framework/signals.ts";
 import { copy } from "../parts/copy.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
@@ -148,7 +148,7 @@ export const folderActions = (folder: string): Actions => [
   },
   { label: "Rename", icon: "edit", scope: "files:write", run: () => renameFolder(folder) },
   { label: "Move", icon: "move", scope: "files:write", run: () => moveFolder(folder) },
-  { label: "Delete", icon: "trash", scope: "files:delete", isDangerous: true, run: () => deleteFolder(folder) },
+  { label: "Delete", icon: "trash", scope: deletionScope(), isDangerous: true, run: () => deleteFolder(folder) },
 ];
 
 const moveFolder = (folder: string) =>

@@ -63,6 +63,9 @@ export const sendsEmail = signal(false);
 export const can = (scope: Scope): boolean =>
   session.value?.team === null || (me.value?.scopes?.includes(scope) ?? false);
 
+/** The scope that a deletion needs: without a trash, it erases. */
+export const deletionScope = (): Scope => (trashDays.value ? "files:delete" : "files:erase");
+
 /** Whether deleted files go to a trash that the session may see. */
 export const hasTrash = (): boolean => (trashDays.value ?? 0) > 0 && can("files:delete");
 

@@ -5,7 +5,7 @@ import { PAGE_FILES } from "../files/file-list.ts";
 import { SelectionBar } from "../files/selection.tsx";
 import { type Action, type Actions, perform } from "../framework/action.tsx";
 import { href } from "../framework/router.ts";
-import { client, seesOwnFilesOnly, trashDays } from "../framework/session.ts";
+import { can, client, seesOwnFilesOnly, trashDays } from "../framework/session.ts";
 import { useEvents, useList } from "../framework/store.ts";
 import { useTabIndex } from "../parts/choice.tsx";
 import { FileName } from "../parts/file-name.tsx";
@@ -36,8 +36,7 @@ function trashPages(): () => Promise<TrashedFile[]> {
   };
 }
 
-/** Whoever sees only its own files can't erase them. */
-const canErase = () => !seesOwnFilesOnly();
+const canErase = () => can("files:erase");
 
 const restore = (files: TrashedFile[]): Action => ({
   label: "Restore",
