@@ -43,7 +43,9 @@ export class Access {
   /** Whether the same call may succeed later, without the user. */
   isTemporary(error: unknown): boolean {
     const isTokenLost = hasStatus(error, 401) && this.#settings().getToken !== undefined;
-    return isTokenLost || (error instanceof StowageError && error.isTransient);
+    // The service says when to try again, such as after the uploads of others.
+    const isLater = error instanceof StowageError && (error.isTransient || error.retryAfterSeconds !== undefined);
+    return isTokenLost || isLater;
   }
 
   async #connect(): Promise<Sender> {

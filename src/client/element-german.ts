@@ -39,6 +39,8 @@ export const GERMAN: typeof TEXTS & typeof RECORDER_TEXTS = {
   upload_limit_reached: "Sie können hier keine weiteren Dateien hochladen.",
   quota_exceeded: "Für diese Datei ist kein Platz mehr.",
   file_limit_reached: "Für diese Datei ist kein Platz mehr.",
+  too_many_unfinished_uploads:
+    "Zurzeit gibt es zu viele Uploads. Ihrer geht in einer Minute weiter. Lassen Sie diese Seite offen.",
   token_missing: "Das Hochladen ist noch nicht erlaubt. Lassen Sie diese Seite offen.",
   token_invalid: "Die Erlaubnis zum Hochladen ist abgelaufen. Lassen Sie diese Seite offen, bis es eine neue gibt.",
   forbidden: "Sie können hier nichts hochladen.",

@@ -42,6 +42,8 @@ export const TEXTS = {
   upload_limit_reached: "You can't upload more files here.",
   quota_exceeded: "There is no space left for this file.",
   file_limit_reached: "There is no space left for this file.",
+  too_many_unfinished_uploads:
+    "There are too many uploads at the moment. Yours continues in a minute. Keep this page open.",
   token_missing: "Waiting for permission to upload. Keep this page open.",
   token_invalid: "Your permission to upload has expired. Keep this page open until you have a new one.",
   forbidden: "You can't upload here.",

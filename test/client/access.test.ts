@@ -24,6 +24,17 @@ describe("A page that has no token", () => {
   });
 });
 
+describe("A team without space", () => {
+  const failure = (retryAfterSeconds?: number) =>
+    new StowageError("too_many_unfinished_uploads", "Retry.", { status: 409, retryAfterSeconds });
+  const access = new Access(() => ({ url: "https://stowage.example", token: "token", getToken: undefined }));
+
+  test("lets an upload wait if the service says when to try again", () => {
+    expect(access.isTemporary(failure(60))).toBe(true);
+    expect(access.isTemporary(failure())).toBe(false);
+  });
+});
+
 describe("A token", () => {
   const rejected = new StowageError("token_invalid", "It has expired.", { status: 401 });
 
