@@ -134,6 +134,8 @@ CREATE TABLE `file_objects` (
 	`reserved_bytes` integer NOT NULL,
 	`is_provisional` integer DEFAULT false NOT NULL,
 	`language` text,
+	`cues` integer,
+	`skipped_cues` integer,
 	`preview` blob,
 	PRIMARY KEY(`team_id`, `file_id`, `version`)
 ) WITHOUT ROWID;

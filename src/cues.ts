@@ -86,7 +86,7 @@ export function turnsOf(cueText: string): Turn[] {
     .filter(({ text }) => VISIBLE.test(text));
 }
 
-/** Reads a text that `checkWebVtt` accepts. Its cues are in the order of their start. Cues without visible text are left out. */
+/** Reads a text that `readTranscript` has stored. Its cues are in the order of their start. Cues without visible text are left out. */
 export function parseCues(vtt: string): Cue[] {
   const cues: Cue[] = [];
   for (const block of vtt.replaceAll(/\r\n?/g, "\n").split(/\n{2,}/)) {

@@ -565,6 +565,10 @@ export interface Transcript {
   language: string | null;
   /** Bytes. */
   size: number;
+  /** The cues with a text. */
+  cues: number;
+  /** Cues that were sent without a text or readable times. They are left out. */
+  skippedCues: number;
   /** When it last changed. */
   updatedAt: string;
 }
@@ -593,7 +597,7 @@ export interface Waveform {
 export interface FoundTranscript {
   /** The file. */
   file: StoredFile;
-  /** The places in the transcript. 100 may be more, except with `file`. */
+  /** The places in the transcript. At most 100, except with `file`. */
   matchCount: number;
   /** Up to 3 of them, the best ones, in their order. With `file`, up to 500. */
   matches: Array<TranscriptMatch>;

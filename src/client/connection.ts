@@ -66,8 +66,8 @@ type Route = keyof Api;
 interface AnyInput extends Pick<RequestSpec, "isIdempotent" | "isTransfer" | "onResponse" | "nullCodes"> {
   /** Replaces `{id}` in the path. */
   id?: string;
-  /** A body of WebVTT. All others are JSON. */
-  text?: string;
+  /** A body of this type. All others are JSON. */
+  text?: { type: string; content: string };
   query?: object | undefined;
   /** If it is undefined, an empty object is sent. */
   body?: object | undefined;
@@ -312,11 +312,11 @@ export class Connection extends Sender {
       ...options,
       headers: {
         ...(body !== undefined && { "Content-Type": "application/json" }),
-        ...(text !== undefined && { "Content-Type": "text/vtt" }),
+        ...(text !== undefined && { "Content-Type": text.type }),
         ...(version !== undefined && { "If-Match": tagOf(version) }),
         ...headers,
       },
-      body: body === undefined ? text : JSON.stringify(body),
+      body: body === undefined ? text?.content : JSON.stringify(body),
     };
     const result = await this.stream(target, sent, read);
     this.options.onSuccess?.(route);

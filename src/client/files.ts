@@ -155,15 +155,17 @@ export class Files extends Resource {
 
   /**
    * Sets the transcript.
-   * @param vtt WebVTT, with its cues in the order of their start
+   * @param text WebVTT or SubRip (SRT). The service stores it as WebVTT
    */
   setTranscript(
     id: string,
-    vtt: string,
+    text: string,
     params?: { language?: string | undefined },
     options?: CallOptions,
   ): Call<Schemas["Transcript"]> {
-    const input = { id, query: params, text: vtt, isTransfer: true };
+    const isSubRip = text.includes("-->") && !/^\ufeff?WEBVTT/.test(text);
+    const type = isSubRip ? "application/x-subrip" : "text/vtt";
+    const input = { id, query: params, text: { type, content: text }, isTransfer: true };
     return this.connection.json("PUT /docs/v1/uploads/{id}/transcript", input, options);
   }
 

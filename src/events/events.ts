@@ -2,7 +2,7 @@ import { and, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { type Actor, stillAllowed } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Batch, type NamedBatch, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
+import { type Batch, type NamedBatch, type Query, queriesIn, type RowsOf, resultsIn, write } from "../platform/db.ts";
 import { isRaised, isStorageFull } from "../platform/retry.ts";
 import { DAY, databaseOf, SECOND, zeroId } from "../platform/system.ts";
 import { MAX_DAILY_USER_EVENTS } from "../rate-limits.ts";
@@ -250,6 +250,8 @@ export function recordedEach<C extends Batch>(deps: Deps, what: RecordedEach, ch
 }
 
 const isEvent = (query: Query): query is NewEvent => "event" in query;
+/** Whether the insert of an event has written it: the change may have changed nothing. */
+const isWritten = (result: unknown): boolean => ((result as Partial<D1Result>).meta?.changes ?? 0) > 0;
 
 interface WriteWithEventOptions {
   isIdempotent: boolean;
@@ -293,7 +295,9 @@ export async function writeWithEvent<const B extends NamedBatch>(
   });
   const found = [
     ...followers.flat(),
-    ...events.flatMap(({ event }) => followersAbout(deps, event.teamId, event.about)),
+    ...resultsIn(batch, rows).flatMap(([query, result]) =>
+      isEvent(query) && isWritten(result) ? followersAbout(deps, query.event.teamId, query.event.about) : [],
+    ),
   ];
   const keys = new Map(found.map((key) => [`${key.kind}/${key.id}`, key]));
   if (keys.size > 0) deps.after(wake(deps, [...keys.values()], false));

@@ -39,6 +39,8 @@ interface NewObject {
   reservedBytes?: number;
   isProvisional?: boolean;
   language?: string | null;
+  cues?: number;
+  skippedCues?: number;
   preview?: Buffer;
 }
 
@@ -102,6 +104,8 @@ async function begin(
     updatedAt: null,
     isProvisional: false,
     language: null,
+    cues: null,
+    skippedCues: null,
     preview: null,
     ...facts,
     reservedBytes,

@@ -25,6 +25,9 @@ export const fileObjects = sqliteTable(
     isProvisional: integer("is_provisional", { mode: "boolean" }).notNull().default(false),
     /** A BCP 47 tag. Null if it was not given. */
     language: text(),
+    /** Of a transcript: its cues, and those that were sent and that no player shows. */
+    cues: integer(),
+    skippedCues: integer("skipped_cues"),
     /** The summary of the object that lists show. Null if they show none. */
     preview: blob({ mode: "buffer" }),
   },

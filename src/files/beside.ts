@@ -23,6 +23,9 @@ export interface BesideObject {
   version: string;
   language: string | null;
   reservedBytes: number;
+  /** Of a transcript: how many cues it has, and how many that were sent it doesn't. */
+  cues: number;
+  skippedCues: number;
   updatedAt: number;
 }
 
@@ -38,7 +41,7 @@ export const currentPreview = (kind: Kind) =>
 /** The current object of a row of `files`, as JSON for `parseObject`. Null without one. */
 export const currentObject = (kind: Kind) =>
   sql<string | null>`(select json_object('version', ${fileObjects.version}, 'language', ${fileObjects.language},
-    'reservedBytes', ${fileObjects.reservedBytes}, 'updatedAt', ${fileObjects.updatedAt})
+    'reservedBytes', ${fileObjects.reservedBytes}, 'cues', ${fileObjects.cues}, 'skippedCues', ${fileObjects.skippedCues}, 'updatedAt', ${fileObjects.updatedAt})
     from ${fileObjects} where ${isCurrentOfFile(kind)})`;
 export const parseObject = (json: string | null): BesideObject | null => (json === null ? null : JSON.parse(json));
 

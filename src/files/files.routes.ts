@@ -141,6 +141,15 @@ export const transcriptRecord = describeRecord({
       (one) => one.language,
     ),
     size: transcriptField(z.int().nonnegative().meta({ description: "Bytes." }), 137, (one) => one.reservedBytes),
+    cues: transcriptField(z.int().nonnegative().meta({ description: "The cues with a text." }), 2, (one) => one.cues),
+    skippedCues: transcriptField(
+      z
+        .int()
+        .nonnegative()
+        .meta({ description: "Cues that were sent without a text or readable times. They are left out." }),
+      0,
+      (one) => one.skippedCues,
+    ),
     updatedAt: transcriptField(timestamp, "2026-11-20T09:35:00.000Z", (one) => iso(one.updatedAt)),
   },
 });

@@ -164,8 +164,8 @@ function failuresOf(errors: ErrorCode[]): Json {
 }
 
 /** The description of a body that is not JSON. */
-const bytesOf = (example: unknown): Json =>
-  example === undefined ? { schema: { type: "string", format: "binary" } } : { schema: { type: "string" }, example };
+const bytesOf = (example: string | null): Json =>
+  example === null ? { schema: { type: "string", format: "binary" } } : { schema: { type: "string" }, example };
 
 function requestOf(operation: Operation, components: Json): Json {
   if (operation.takesFile) {
@@ -175,10 +175,10 @@ function requestOf(operation: Operation, components: Json): Json {
     return { requestBody: { required: true, content: { "multipart/form-data": { schema } } } };
   }
   if (operation.takesBytes) {
-    const example = operation.textExample;
+    const types = Object.entries(operation.takesBytes);
     // The first one is what generators choose.
-    const any = operation.takesOctetStream && { [OCTET_STREAM]: bytesOf(undefined) };
-    const content = { ...any, [operation.takesBytes]: bytesOf(example) };
+    const any = operation.takesOctetStream && { [OCTET_STREAM]: bytesOf(null) };
+    const content = { ...any, ...Object.fromEntries(types.map(([type, example]) => [type, bytesOf(example)])) };
     return { requestBody: { required: !operation.isBodyOptional, content } };
   }
   if (!operation.body) return {};
@@ -232,7 +232,7 @@ function describe(operation: Operation, route: SplitRoute, operationId: string, 
   ]);
   const { schema, example } = describeBody(success);
   const content = success.mediaType
-    ? { [success.mediaType]: bytesOf(success.example) }
+    ? { [success.mediaType]: bytesOf((success.example as string | undefined) ?? null) }
     : schema && { "application/json": { schema: schemaOf(schema, "output", components), example } };
   const answerOf = (status: number) => ({
     description: success.description,

@@ -86,12 +86,10 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   bodyExample?: B extends z.ZodType ? z.input<B> : never;
   /** The body is multipart/form-data with one part `file`; the operation reads it as a stream. */
   takesFile?: true;
-  /** The body is bytes of this type; the operation reads it as a stream. */
-  takesBytes?: string;
+  /** The body is bytes of one of these types, each with an example if they are text. The operation reads it as a stream. */
+  takesBytes?: Record<string, string | null>;
   /** They may be declared as `application/octet-stream`, too: generated clients can't send every type. */
   takesOctetStream?: true;
-  /** An example of such bytes that are text. */
-  textExample?: string;
   /** How long a public key may still run the operation after its expiry. */
   graceMilliseconds?: number;
   /** Replaces 429 and 503, after which tus clients would upload the file again from the start. */

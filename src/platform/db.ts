@@ -126,6 +126,12 @@ const isQuery = (batch: Batch): batch is Query =>
 export const queriesIn = (batch: Batch): Query[] =>
   isQuery(batch) ? [batch] : Object.values<Batch>(batch).flatMap(queriesIn);
 
+/** The queries of a batch, each with its rows. */
+export const resultsIn = (batch: Batch, rows: unknown): [query: Query, rows: unknown][] =>
+  isQuery(batch)
+    ? [[batch, rows]]
+    : Object.entries<Batch>(batch).flatMap(([name, part]) => resultsIn(part, (rows as Record<string, unknown>)[name]));
+
 /** The names of the queries of a batch, such as `authorization.caller`. Those of a list have numbers from 1. */
 function namesIn(batch: Batch, path = ""): string[] {
   if (isQuery(batch)) return [path];

@@ -1,5 +1,5 @@
 import type { Cue } from "../cues.ts";
-import { wordsIn } from "./words.ts";
+import { foldedWordsIn } from "./words.ts";
 
 /*
  * A transcript as the index stores it. A row holds 2 MB at most, so a very long one is in parts, which overlap: what is said within 30 s
@@ -79,8 +79,8 @@ const withWords = (cue: Cue): CueWithWords => ({
   cue,
   words: cue.turns
     .map(({ text }) =>
-      wordsIn(text)
-        .map(({ word }) => ` ${word}`)
+      foldedWordsIn(text)
+        .map((word) => ` ${word}`)
         .join(""),
     )
     .join(""),

@@ -8,8 +8,8 @@ import { needleOf, type Term } from "./words.ts";
 
 /** Words that stand this close together are one place. */
 const PLACE_MILLISECONDS = 30_000;
-/** Places of a transcript that count, unless all are wanted. */
-export const MAX_COUNTED = 100;
+/** Places of a transcript that count for its score. */
+export const MAX_SCORED = 25;
 
 /** The cues of a text: of each, three numbers: its start and end in milliseconds, and where its words begin in the text. */
 export class CueTimes {
@@ -93,7 +93,7 @@ const rounded = (score: number) => Math.round(score * 1e6) / 1e6;
  * The places in a transcript at which all terms of a search stand within 30 s, in their order. If there are none, those of the term that
  * it has least often. Null if a term is missing. Of a word that it has in every second sentence, only the places near the others are read.
  */
-export function findPlaces(text: string, times: CueTimes, terms: Term[], limit = MAX_COUNTED): Found | null {
+export function findPlaces(text: string, times: CueTimes, terms: Term[], limit = MAX_SCORED): Found | null {
   const needles = terms.map(needleOf);
   const all = needles.map((needle) => offsetsOf(text, needle, limit));
   if (all.some((offsets) => offsets.length === 0)) return null;
@@ -124,7 +124,7 @@ export function findPlaces(text: string, times: CueTimes, terms: Term[], limit =
     if (times.startOf(place.lastCue) - times.startOf(place.firstCue) <= PLACE_MILLISECONDS) add(close, place);
   }
   const places = close.length > 0 ? close : single;
-  const more = Math.log2(1 + Math.min(places.length, MAX_COUNTED)) / Math.log2(1 + MAX_COUNTED);
+  const more = Math.log2(1 + Math.min(places.length, MAX_SCORED)) / Math.log2(1 + MAX_SCORED);
   const closest = places.reduce((max, { closeness }) => Math.max(max, closeness), 0);
   return { places, score: rounded(close.length > 0 ? 1 + closest + more : more / 2) };
 }

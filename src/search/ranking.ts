@@ -1,7 +1,7 @@
 import type { Candidate, IndexStore } from "./index-store.ts";
 import type { FoundFile, Match, SearchRequest, SearchResult } from "./indexes.ts";
 import type { PartText } from "./parts.ts";
-import { CueTimes, findPlaces, MAX_COUNTED, type Place } from "./places.ts";
+import { CueTimes, findPlaces, MAX_SCORED, type Place } from "./places.ts";
 import { allOf, marksOf, nearOf, type Term } from "./words.ts";
 
 /*
@@ -10,8 +10,10 @@ import { allOf, marksOf, nearOf, type Term } from "./words.ts";
  * meanwhile.
  */
 
-/** Words of transcripts that are read for their scores: those of about 450 hours. */
-const EXAMINED_LENGTH = 24_000_000;
+/** Words of transcripts that are read for their scores: those of about 200 hours. */
+const EXAMINED_LENGTH = 10_000_000;
+/** Places of a shown file that are counted, unless all are wanted. */
+const MAX_COUNTED = 100;
 /** About 30 s of fast speech. */
 const NEAR_WORDS = 100;
 /** A match shows this much of a transcript. Its words are sought in a longer text. */
@@ -31,7 +33,6 @@ interface Ranked {
   parts: Candidate[];
   /** 0 if it was not read. */
   score: number;
-  places: FoundPlace[] | null;
 }
 
 /** Newest first: ids begin with a time. */
@@ -45,7 +46,6 @@ function filesOf(candidates: Candidate[]): Ranked[] {
     version: parts[0]?.version ?? "",
     parts: parts.sort((a, b) => a.id - b.id),
     score: 0,
-    places: null,
   }));
 }
 
@@ -65,7 +65,7 @@ export class Ranking {
     matches,
   }: Omit<SearchRequest, "terms" | "askedAt">): Pick<SearchResult, "files" | "hasMore"> {
     const files = filesOf(this.#store.candidates(allOf(this.#terms), fileIds));
-    for (const file of this.#examined(files, fileIds)) this.#read(file, MAX_COUNTED);
+    for (const file of this.#examined(files, fileIds)) this.#read(file, MAX_SCORED);
     const isAfter = ({ score, fileId }: Ranked) =>
       after === null || score < after.score || (score === after.score && fileId < after.fileId);
     const ranked = files.filter(isAfter).sort(byScore);
@@ -95,19 +95,19 @@ export class Ranking {
     });
     file.score = Math.max(0, ...found.map(({ score = 0 }) => score));
     const isClose = file.score > 1;
-    file.places = found
-      .filter(({ score = 0 }) => score > 1 === isClose)
-      // The part before has what the parts share.
-      .flatMap(({ part, places = [] }) =>
-        places.filter((place) => place.lastCue >= part.ownFrom).map((place) => ({ part: part.id, place })),
-      );
-    return file.places;
+    return (
+      found
+        .filter(({ score = 0 }) => score > 1 === isClose)
+        // The part before has what the parts share.
+        .flatMap(({ part, places = [] }) =>
+          places.filter((place) => place.lastCue >= part.ownFrom).map((place) => ({ part: part.id, place })),
+        )
+    );
   }
 
   #found(file: Ranked, matches: number): FoundFile {
     const { score } = file;
-    const known = matches > MAX_COUNTED ? null : file.places;
-    const places = known ?? this.#read(file, Math.max(matches, MAX_COUNTED));
+    const places = this.#read(file, Math.max(matches, MAX_COUNTED));
     const best = places.toSorted((a, b) => b.place.closeness - a.place.closeness).slice(0, matches);
     const shown = new Set(best);
     const texts = new Map<number, PartText>();

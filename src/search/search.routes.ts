@@ -32,7 +32,7 @@ const found = z
     matchCount: z
       .int()
       .nonnegative()
-      .meta({ description: "The places in the transcript. 100 may be more, except with `file`." }),
+      .meta({ description: "The places in the transcript. At most 100, except with `file`." }),
     matches: z.array(match).meta({
       description: `Up to ${MATCHES_OF_FILE} of them, the best ones, in their order. With \`file\`, up to ${MAX_MATCHES}.`,
     }),

@@ -1,4 +1,4 @@
-import { foldWithOffsets } from "../folding.ts";
+import { fold, foldWithOffsets } from "../folding.ts";
 
 /*
  * How a text becomes words, and a search a list of them. The index and a search use the same functions, so a word is found however it
@@ -33,6 +33,10 @@ export function wordsIn(text: string): WordInText[] {
     end: folded.ends[index + found.length - 1] ?? text.length,
   }));
 }
+
+/** The same words, without their places. */
+export const foldedWordsIn = (text: string): string[] =>
+  Array.from(fold(text).matchAll(WORD), ([word]) => word.slice(0, MAX_WORD_LENGTH));
 
 /** What a search looks for: words that stand side by side. The last one may be the beginning of a longer word. */
 export interface Term {

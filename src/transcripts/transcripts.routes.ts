@@ -5,10 +5,11 @@ import { filesTag, transcriptRecord } from "../files/files.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { withBody } from "../http/body-reader.ts";
 import { OCTET_STREAM, readOperation, writeOperation } from "../http/operation.ts";
+import { FORMATS, type Format, type ReadTranscript, readTranscript } from "./reading.ts";
 import { deleteTranscript, fetchTranscript, MAX_TRANSCRIPT_BYTES, setTranscript } from "./transcripts.ts";
-import { checkWebVtt } from "./webvtt.ts";
 
 export const VTT = "text/vtt";
+const SUBRIP = "application/x-subrip";
 export const VTT_EXAMPLE = `WEBVTT
 
 00:00.000 --> 00:02.500
@@ -16,6 +17,11 @@ Good evening, and welcome to the night shift.
 
 00:02.500 --> 00:06.000
 The lock opens at half past four.
+`;
+
+const SUBRIP_EXAMPLE = `1
+00:00:00,000 --> 00:00:02,500
+Good evening, and welcome to the night shift.
 `;
 
 /** The longest tags that RFC 5646 (section 4.4.1) expects. */
@@ -26,19 +32,22 @@ const language = z
   .max(MAX_LANGUAGE_LENGTH, `Must have at most ${MAX_LANGUAGE_LENGTH} characters.`)
   .meta({ description: "The language as a BCP 47 tag, such as `en` or `de-CH`." });
 
-function checkType(c: Context<AppEnv>): void {
-  const [type, ...parameters] = (c.req.header("Content-Type") ?? "").toLowerCase().split(";");
+/** @returns null if the type does not tell the format */
+function formatOf(c: Context<AppEnv>): Format | null {
+  const [type = "", ...parameters] = (c.req.header("Content-Type") ?? "").toLowerCase().split(";");
   const isUtf8 = parameters.every((one) => /^(charset="?utf-8"?)?$/.test(one.trim()));
-  if ([VTT, OCTET_STREAM].includes(type?.trim() ?? "") && isUtf8) return;
-  throw new AppError("unsupported_media_type", { message: `Send the body with Content-Type: ${VTT}.` });
+  const name = type.trim();
+  if (isUtf8 && (name === VTT || name === SUBRIP)) return FORMATS[name];
+  if (isUtf8 && name === OCTET_STREAM) return null;
+  throw new AppError("unsupported_media_type", { message: `Send the body with Content-Type: ${VTT}, or ${SUBRIP}.` });
 }
 
 /**
- * Passes a body of WebVTT to `take`. Its memory counts against that of the isolate: many clients may send at once, and slowly.
+ * Passes a transcript to `take`, as WebVTT. Its memory counts against that of the isolate: many clients may send at once, and slowly.
  * @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `unavailable`, `invalid_input`
  */
-async function withVtt<T>(c: Context<AppEnv>, take: (bytes: Uint8Array) => Promise<T>): Promise<T> {
-  checkType(c);
+async function withTranscript<T>(c: Context<AppEnv>, take: (read: ReadTranscript) => Promise<T>): Promise<T> {
+  const format = formatOf(c);
   const { bytes: store } = c.var.deps;
   const statedBytes = Number(c.req.header("Content-Length") ?? MAX_TRANSCRIPT_BYTES);
   return withBody(c, async (chunks) => {
@@ -57,9 +66,10 @@ async function withVtt<T>(c: Context<AppEnv>, take: (bytes: Uint8Array) => Promi
         memory.set(chunk, sizeBytes);
         sizeBytes = endBytes;
       }
-      const bytes = memory.subarray(0, sizeBytes);
-      checkWebVtt(bytes);
-      return await take(bytes);
+      const read = readTranscript(memory.subarray(0, sizeBytes), format);
+      // Written anew, it can be longer.
+      if (read.bytes.length > MAX_TRANSCRIPT_BYTES) throw tooLarge();
+      return await take(read);
     } finally {
       store.free(memory);
     }
@@ -73,7 +83,7 @@ const get = readOperation(
     tag: filesTag,
     summary: "Get a file's transcript",
     sample: "const vtt = await stowage.files.getTranscript(id);",
-    description: "Returns the WebVTT as it was sent.",
+    description: "Returns WebVTT that every player reads: as it was sent, if it was valid.",
     success: {
       description: "The transcript.",
       mediaType: VTT,
@@ -97,15 +107,17 @@ const set = writeOperation(
     summary: "Set a file's transcript",
     sample: 'await stowage.files.setTranscript(id, vtt, { language: "en" });',
     description:
-      `Takes WebVTT in UTF-8, at most ${MAX_TRANSCRIPT_BYTES / 1024 / 1024} MiB, and replaces the previous transcript. Cues must be in the ` +
-      "order of their start; an error names the first line that is wrong. Links of the file show the transcript. Its bytes " +
-      "count against the storage quota. Deleting the file deletes it. Counts against a limit of its own, for a contributor as a heavy request.",
+      `Takes WebVTT or SubRip (SRT) in UTF-8, at most ${MAX_TRANSCRIPT_BYTES / 1024 / 1024} MiB, and replaces the previous transcript. ` +
+      "Valid WebVTT is stored as it is sent. Anything else that players accept is stored as WebVTT with its cues in the order of their start: " +
+      "cues that overlap, have no length or stand in another order, times of other forms, missing empty lines. " +
+      "Cues without a text or readable times are left out, and counted in `skippedCues`. " +
+      "Links of the file show the transcript. Its bytes count against the storage quota. Deleting the file deletes it. " +
+      "Counts against a limit of its own, for a contributor as a heavy request.",
     query: z.object({ language: language.optional() }),
     // Checking 2 MiB takes as long as a password.
     isHeavy: "transcripts",
-    takesBytes: VTT,
+    takesBytes: { [VTT]: VTT_EXAMPLE, [SUBRIP]: SUBRIP_EXAMPLE },
     takesOctetStream: true,
-    textExample: VTT_EXAMPLE,
     success: {
       description: "The stored transcript.",
       message: "Transcript set.",
@@ -116,8 +128,8 @@ const set = writeOperation(
   },
   async ({ c, deps, actor, id, query }) => {
     const language = query.language ?? null;
-    const set = async (bytes: Uint8Array) => setTranscript(deps, actor, id, { bytes, language });
-    return transcriptRecord.render(await withVtt(c, set));
+    const set = (read: ReadTranscript) => setTranscript(deps, actor, id, { ...read, language });
+    return transcriptRecord.render(await withTranscript(c, set));
   },
 );
 

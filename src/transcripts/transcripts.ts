@@ -3,6 +3,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type BesideObject, fetchObject } from "../files/beside.ts";
 import { deleteObject, writeObject } from "../files/beside-writes.ts";
+import type { ReadTranscript } from "./reading.ts";
 
 /* A transcript is a WebVTT text beside the bytes of its file. It counts against the quota of the team. */
 
@@ -25,20 +26,19 @@ export async function fetchTranscript(deps: Deps, credential: Credential<"files:
 
 /**
  * Stores a transcript in place of the one before.
- * @param bytes WebVTT
  * @throws `not_found`, `quota_exceeded`
  */
 export async function setTranscript(
   deps: Deps,
   actor: TeamActor,
   id: string,
-  { bytes, language }: { bytes: Uint8Array; language: string | null },
+  { bytes, cues, skippedCues, language }: ReadTranscript & { language: string | null },
 ): Promise<Omit<BesideObject, "version">> {
   const reservedBytes = bytes.length;
-  const object = { kind: KIND, bytes, reservedBytes, language } as const;
+  const object = { kind: KIND, bytes, reservedBytes, language, cues, skippedCues } as const;
   const updatedAt = await writeObject(deps, { ...actor, id }, object, { actor, replaces: "all" });
   if (typeof updatedAt !== "number") throw new AppError("not_found");
-  return { language, reservedBytes, updatedAt };
+  return { language, reservedBytes, cues, skippedCues, updatedAt };
 }
 
 /** @throws `not_found`, also if there is none */

@@ -259,7 +259,7 @@ const create = tus(
     description:
       "Works with every tus 1.0.0 client. Requests can have any size, and this one can include the first bytes. " +
       `An unfinished upload expires ${EXPIRY}. Revoking the key that created it cancels it.`,
-    takesBytes: BYTES_TYPE,
+    takesBytes: { [BYTES_TYPE]: null },
     isBodyOptional: true,
     requestHeaders: CREATION_HEADERS,
     success: {
@@ -360,7 +360,7 @@ const appendOnce = tus(
     description:
       "If the connection breaks, the received bytes are kept. If two requests send at the same time, the newer one " +
       "continues. The file is processed once its last byte is stored.",
-    takesBytes: BYTES_TYPE,
+    takesBytes: { [BYTES_TYPE]: null },
     requestHeaders: {
       "Upload-Offset": {
         required: true,

@@ -335,10 +335,12 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
       expect(compile(schema!).safeParse(example).error).toBeUndefined();
       expect(compile(schema!).safeParse({ ...(example as object), unknown: 1 }).success).toBe(false);
     } else if (operation.takesBytes) {
-      const { schema, example } = requestBody?.content[operation.takesBytes] ?? {};
-      expect([schema, example]).toEqual([{ type: "string" }, operation.textExample]);
+      const texts = Object.entries(operation.takesBytes);
       const octets = operation.takesOctetStream && { schema: { type: "string", format: "binary" } };
-      expect(requestBody?.content["application/octet-stream"]).toEqual(octets);
+      expect(requestBody?.content).toEqual({
+        ...(octets && { "application/octet-stream": octets }),
+        ...Object.fromEntries(texts.map(([type, example]) => [type, { schema: { type: "string" }, example }])),
+      });
     } else {
       expect(requestBody).toBeUndefined();
     }

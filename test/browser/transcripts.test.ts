@@ -242,7 +242,7 @@ describe("The transcript on the page of a file", () => {
     const [corrected, stored] = [vttOf(cueOf(0, 60, "Corrected.")), () => team.stowage.files.getTranscript(id)];
     const choose = (text: string | Buffer) =>
       dialog(page)
-        .getByLabel("WebVTT file")
+        .getByLabel("Transcript file")
         .setInputFiles({ name: "said.vtt", mimeType: "text/vtt", buffer: Buffer.from(text) });
     await button(page, "Add transcript…").click();
     // What is not WebVTT is explained, and the dialog stays.

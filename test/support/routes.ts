@@ -144,8 +144,8 @@ export async function newRecords(team: Team, nouns: Noun[] = NOUNS): Promise<Rec
 /** A valid request except for token and id, with a new email each time. */
 export function requestFor({ name, operation }: Route): CallOptions {
   if (operation.takesFile) return { body: form("sent.txt", "sent") };
-  const { takesBytes, textExample } = operation;
-  if (takesBytes && textExample) return { body: textExample, headers: { "Content-Type": takesBytes } };
+  const [type, body] = Object.entries(operation.takesBytes ?? {})[0] ?? [];
+  if (type && body) return { body, headers: { "Content-Type": type } };
   if (name === "POST /auth/v1/users") return { json: { email: newEmail(), password: PASSWORD } };
   return operation.bodyExample === undefined ? {} : { json: operation.bodyExample };
 }

@@ -2,15 +2,15 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { findCues, parseCues, textOf, turnsOf } from "../../src/cues.ts";
 import { fold } from "../../src/folding.ts";
-import { checkWebVtt } from "../../src/transcripts/webvtt.ts";
+import { readTranscript } from "../../src/transcripts/reading.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
-const read = (vtt: string) => {
-  checkWebVtt(encode(vtt));
-  return parseCues(vtt);
-};
+const stored = (vtt: string) => new TextDecoder().decode(readTranscript(encode(vtt), "WebVTT").bytes);
+const read = (vtt: string) => parseCues(stored(vtt));
+const vttOf = (...texts: string[]) =>
+  ["WEBVTT", ...texts.map((text, at) => `00:0${at}.000 --> 00:0${at + 1}.000\n${text}`)].join("\n\n");
 /** The turns of a cue that the service accepts, as `speaker: text`. */
-const said = (text: string) => read(`WEBVTT\n\n00:00.000 --> 00:01.000\n${text}\n`).map(textOf);
+const said = (text: string) => read(vttOf(text, "the end")).map(textOf).slice(0, -1);
 
 describe("The text of a cue", () => {
   test.each([
@@ -97,7 +97,7 @@ describe("A transcript", () => {
     text: fc.constantFrom(...TEXTS),
   });
 
-  test("has the same cues for the check and for the reader", () => {
+  test("has the cues that were sent", () => {
     const transcripts = fc.record({
       mark: fc.constantFrom("", "\ufeff"),
       head: fc.constantFrom("WEBVTT", "WEBVTT a", "WEBVTT\nKind: captions"),
@@ -108,24 +108,22 @@ describe("A transcript", () => {
     });
     fc.assert(
       fc.property(transcripts, ({ mark, head, blocks, cues, lineEnd, gap }) => {
+        fc.pre(cues.length > 0);
         const hours = cues.map((one) => one.hours).sort((a, b) => a.length - b.length);
         const written = cues.map(
           ({ name, settings, text }, at) =>
             `${name}${hours[at]}00:0${at}.250 --> ${hours[at]}00:0${at}.500${settings}\n${text}`,
         );
         const vtt = [head, ...blocks, ...written, ""].join(gap).replaceAll("\n", lineEnd);
-        checkWebVtt(encode(mark + vtt));
         const seconds = { "": 0, "00:": 0, "100:": 360_000 } as Record<string, number>;
         const starts = cues.map((_, at) => (seconds[hours[at] ?? ""] ?? 0) + at + 0.25);
-        expect(parseCues(vtt).map(({ start }) => start)).toEqual(starts);
+        expect(read(mark + vtt).map(({ start }) => start)).toEqual(starts);
       }),
     );
   });
 
-  test("is rejected with a character that its reader would have to replace", () => {
-    for (const wrong of ["\0", "\u001b", "\f", "\u0085"]) {
-      expect(() => said(`a${wrong}b`)).toThrow(/control characters/);
-    }
+  test("has spaces in place of control characters", () => {
+    for (const wrong of ["\0", "\u001b", "\f", "\u0085"]) expect(said(`a${wrong}b`)).toEqual(["a b"]);
   });
 
   test("is searched in each turn, with its speaker", () => {

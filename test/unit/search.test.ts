@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Cue } from "../../src/cues.ts";
 import { partsOf } from "../../src/search/parts.ts";
 import { CueTimes, findPlaces } from "../../src/search/places.ts";
-import { allOf, marksOf, termsOf, wordsIn } from "../../src/search/words.ts";
+import { allOf, foldedWordsIn, marksOf, termsOf, wordsIn } from "../../src/search/words.ts";
 
 const cueOf = (text: string, start: number, end = start + 5): Cue => ({ start, end, turns: [{ speaker: null, text }] });
 const saidAt = (...cues: [text: string, start: number][]) => partsOf(cues.map(([text, start]) => cueOf(text, start)));
@@ -40,6 +40,14 @@ describe("The words of a search", () => {
         const found = findPlaces(part?.words ?? "", new CueTimes(part?.times ?? new Uint32Array()), terms);
         expect(terms.length === 0 || found?.places.length).toBeTruthy();
         if (terms.length > 0) expect(marksOf(text, terms).length).toBeGreaterThan(0);
+      }),
+    );
+  });
+
+  test("are the same with and without their places", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "grapheme", maxLength: 50 }), (text) => {
+        expect(foldedWordsIn(text)).toEqual(wordsIn(text).map(({ word }) => word));
       }),
     );
   });

@@ -14,7 +14,7 @@ async function explainMissing({ stowage, call }: Context, { id, label }: Named):
 }
 
 export function addTranscriptCommands(program: CommandUnknownOpts, define: Define): void {
-  const group = addGroup(program, "transcript", "Set, get and delete transcripts (WebVTT).", [
+  const group = addGroup(program, "transcript", "Set, get and delete transcripts (WebVTT or SubRip).", [
     "stowage transcript put interview.vtt podcast/interview.mp3 --language en",
   ]);
   define(

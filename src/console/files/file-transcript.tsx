@@ -44,12 +44,12 @@ const setTranscript = (file: FileMetadata) =>
     text: (
       <>
         <TextField
-          label="WebVTT file"
+          label="Transcript file"
           name="vtt"
           type="file"
-          accept=".vtt,text/vtt"
+          accept=".vtt,.srt,text/vtt,application/x-subrip"
           required
-          hint="A .vtt file of up to 2 MiB."
+          hint="A .vtt or .srt file of up to 2 MiB."
         />
         <TextField
           label="Language"

@@ -38,7 +38,10 @@ select
   id, team_id,
   (
     select
-      json_object('version', version, 'language', language, 'reservedBytes', reserved_bytes, 'updatedAt', updated_at)
+      json_object(
+        'version', version, 'language', language, 'reservedBytes', reserved_bytes, 'cues', cues,
+        'skippedCues', skipped_cues, 'updatedAt', updated_at
+      )
     from file_objects
     where
       file_objects.team_id = files.team_id

@@ -23,7 +23,8 @@ select
     select
       json_object(
         'version', file_objects.version, 'language', file_objects.language, 'reservedBytes',
-        file_objects.reserved_bytes, 'updatedAt', file_objects.updated_at
+        file_objects.reserved_bytes, 'cues', file_objects.cues, 'skippedCues', file_objects.skipped_cues,
+        'updatedAt', file_objects.updated_at
       )
     from file_objects
     where
@@ -37,7 +38,8 @@ select
     select
       json_object(
         'version', file_objects.version, 'language', file_objects.language, 'reservedBytes',
-        file_objects.reserved_bytes, 'updatedAt', file_objects.updated_at
+        file_objects.reserved_bytes, 'cues', file_objects.cues, 'skippedCues', file_objects.skipped_cues,
+        'updatedAt', file_objects.updated_at
       )
     from file_objects
     where

@@ -154,9 +154,9 @@ where (files.team_id = ? and files.id = ?);
 insert into
   file_objects (
     team_id, file_id, version, kind, name, state, due_at, updated_at, reserved_bytes, is_provisional,
-    language, preview
+    language, cues, skipped_cues, preview
   )
-select files.team_id, files.id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+select files.team_id, files.id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 from files
 where
   (files.team_id = ? and files.id = ?)
