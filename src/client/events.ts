@@ -19,6 +19,7 @@ export type EventFilters = Filters<"GET /auth/v1/events">;
 /** Events lack what a team sets on a file, except the reference. */
 type Absent =
   | "uploadedBy"
+  | "uploadTokenId"
   | "path"
   | "hasWaveform"
   | "transcript"

@@ -27,6 +27,7 @@ export type {
   FileMetadata,
   FileStatus,
   FileType,
+  FoundTranscript,
   Hold,
   ProcessingFailure,
   ProcessingStatus,

@@ -9,9 +9,10 @@ import { existsSync, readdirSync } from "node:fs";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { parseArgs, promisify } from "node:util";
+import { StowageError } from "../client/index.ts";
 import { ensureFirstKey, prepareSecrets } from "./first-start.ts";
 import { findMissingMigrations } from "./migrations.ts";
-import { Refusal } from "./refusal.ts";
+import { messageOf, Refusal } from "./refusal.ts";
 
 const root = join(import.meta.dirname, "../..");
 const config = join(root, "wrangler.toml");
@@ -34,7 +35,7 @@ Object.assign(process.env, {
 process.env.STOWAGE_DEMO = "true";
 
 function fail(error: unknown): never {
-  console.error(error instanceof Refusal ? error.message : error);
+  console.error(error instanceof Refusal || error instanceof StowageError ? messageOf(error) : error);
   process.exit(1);
 }
 

@@ -50,6 +50,7 @@ const METADATA_FIELDS = [
   "metadata",
   "processedAt",
   "sha256",
+  "uploadTokenId",
 ].sort();
 const AUDIO_FIELDS = ["bitrate", "channels", "codec", "container", "durationSeconds", "lossless", "sampleRate", "tags"];
 const UPLOADS = "/docs/v1/uploads";

@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, test } from "vitest";
+import { vttOf } from "../support/bytes.ts";
 import {
   compose,
   dataOf,
@@ -236,9 +237,9 @@ describe("A contributor's token", () => {
     const waveform = Array.from({ length: 16 }, () => 0);
     await send("PUT", "/waveform", { channels: [waveform] });
     expect(await send("GET", "/waveform")).toEqual({ channels: [waveform] });
-    const vtt = { token, body: "WEBVTT", headers: { "Content-Type": "text/vtt" } };
-    expect(await dataOf(call("PUT", `${path}/transcript`, vtt))).toMatchObject({ size: 6 });
-    expect((await call("GET", `${path}/transcript`, { token })).text).toBe("WEBVTT");
+    const vtt = { token, body: vttOf("a"), headers: { "Content-Type": "text/vtt" } };
+    expect(await dataOf(call("PUT", `${path}/transcript`, vtt))).toMatchObject({ size: vttOf("a").length });
+    expect((await call("GET", `${path}/transcript`, { token })).text).toBe(vttOf("a"));
     expect((await call("DELETE", `${path}/transcript`, { token })).status).toBe(200);
     const link = await send("POST", "/links", {});
     expect(idsIn(await send("GET", "/links"))).toEqual([link._id]);

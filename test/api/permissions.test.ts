@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { splitRoute } from "../../src/http/operation.ts";
 import { operations } from "../../src/service.ts";
+import { vttOf } from "../support/bytes.ts";
 import {
   type Answer,
   compose,
@@ -175,7 +176,7 @@ async function newTarget(team: Team, actor: Token, { target: kind, state }: Requ
   if (kind === "key") return target((await newKey(owner, { scopes: wanted.scopes })).id, wanted.scopes);
   const id = await upload(owner, isOwn ? actor.token : owner.token);
   if (state === "held") await owner.call("PUT", `${FILES}/${id}/hold`, { json: { reason: "r" } });
-  const vtt = { body: "WEBVTT", headers: { "Content-Type": "text/vtt" } };
+  const vtt = { body: vttOf("a"), headers: { "Content-Type": "text/vtt" } };
   if (state === "transcribed") await owner.call("PUT", `${FILES}/${id}/transcript`, vtt);
   if (state === "trashed") await owner.call("DELETE", `${FILES}/${id}`);
   return target(id);

@@ -6,7 +6,7 @@ import { newToken, realSystem } from "../../src/platform/system.ts";
 import { recover } from "../../src/upkeep/recovery.ts";
 import { sample } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
-import { joinBytes } from "../support/bytes.ts";
+import { joinBytes, vttOf } from "../support/bytes.ts";
 import { DATABASES, DB } from "../support/databases.ts";
 import { readDeps, sink, withBindings } from "../support/deps.ts";
 import { form, newKey, newTeam, PASSWORD, startWorker, type Team } from "../support/harness.ts";
@@ -68,7 +68,7 @@ async function sendLargestRequests(team: Team): Promise<void> {
       continue;
     }
     if (method === "PUT" && path.endsWith("/transcript")) {
-      const body = "WEBVTT\n\nNOTE ".padEnd(2 * 1024 * 1024, "x");
+      const body = `${vttOf("a")}\nNOTE `.padEnd(2 * 1024 * 1024, "x");
       const target = `${pathTo(route, file.id)}?language=en${"-abcdefgh".repeat(3)}`;
       expect((await team.call(method, target, { body, headers: { "Content-Type": "text/vtt" } })).status).toBe(200);
       continue;

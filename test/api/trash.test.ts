@@ -1,5 +1,6 @@
 import { describe, expect } from "vitest";
 import { sample } from "../audio/samples.ts";
+import { vttOf } from "../support/bytes.ts";
 import { DB } from "../support/databases.ts";
 import { beforeWrite } from "../support/deps.ts";
 import { apiTest } from "../support/fixtures.ts";
@@ -213,7 +214,7 @@ describe("A restored file", () => {
   test("has everything that it had, except for links and deleteAfter", async ({ team }) => {
     const id = await put(team, { ...PROPERTIES, deleteAfter: "2999-01-01T00:00:00.000Z" });
     await team.call("PUT", `${UPLOADS}/${id}/waveform`, { json: PEAKS });
-    const vtt = { body: "WEBVTT\n", headers: { "Content-Type": "text/vtt" } };
+    const vtt = { body: vttOf("a"), headers: { "Content-Type": "text/vtt" } };
     await team.call("PUT", `${UPLOADS}/${id}/transcript`, vtt);
     const link = (await dataOf(team.call("POST", `${UPLOADS}/${id}/links`, { json: {} }))).url;
     const { signedUrl } = (await team.call("GET", `${UPLOADS}/${id}`)).body;

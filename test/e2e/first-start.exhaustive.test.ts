@@ -21,7 +21,7 @@ const problems: Problem[] = [
       `with the reason if .dev.vars has the ${name} of .dev.vars.example`,
       (folder) => writeFileSync(join(folder, ".dev.vars"), `${exampleOf(name)}\n`),
       reason,
-      "responded 503 instead of 200",
+      /Retry shortly\. It responded 503\.\n$/,
     ],
   ),
   [

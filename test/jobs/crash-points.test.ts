@@ -5,7 +5,7 @@ import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
 import { deathAt, failureOfLatePut, ProxiedBindings } from "../support/bindings.ts";
-import { patternOf, sha256 } from "../support/bytes.ts";
+import { patternOf, sha256, vttOf } from "../support/bytes.ts";
 import type { Answer, CallOptions, Team } from "../support/client.ts";
 import { ALL_DATABASES, DB } from "../support/databases.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
@@ -255,7 +255,7 @@ function deletingWhileReceiving(whose: "upload" | "delete"): Scenario<null, { up
 const waveformOf = (id: string) => `/docs/v1/uploads/${id}/waveform`;
 const peaks = (peak: number) => ({ json: { channels: [Array(16).fill(peak)] } });
 const transcriptOf = (id: string) => `/docs/v1/uploads/${id}/transcript`;
-const transcript = (text: string) => ({ body: `WEBVTT - ${text}`, headers: { "Content-Type": "text/vtt" } });
+const transcript = (text: string) => ({ body: vttOf(text), headers: { "Content-Type": "text/vtt" } });
 /** It also has a transcript. */
 async function withWaveform({ world, team }: Place): Promise<string> {
   const id = await world.store(team, "tone.m4a", tone);
@@ -299,12 +299,12 @@ const settingTranscript: Scenario<string, SeenTranscript> = {
     const { outcome, found } = run.result;
     expect(rows).toHaveLength(1);
     expectResponse(outcome, 200, run);
-    if (status(outcome) === 200) expect(found).toEqual({ text: "WEBVTT - new one", language: "bb" });
-    else expect(["WEBVTT - old", "WEBVTT - new one"]).toContain(found.text);
+    if (status(outcome) === 200) expect(found).toEqual({ text: vttOf("new one"), language: "bb" });
+    else expect([vttOf("old"), vttOf("new one")]).toContain(found.text);
     // The next write leaves no trace of one that died.
     expect((await run.team.call("PUT", transcriptOf(run.state), transcript("last"))).status).toBe(200);
-    expect(await seenTranscript(run, run.state)).toEqual({ text: "WEBVTT - last", language: null });
-    expect((await rowsOf(run.team.teamId))[0]?.reserved_bytes).toBe(tone.length + "WEBVTT - last".length);
+    expect(await seenTranscript(run, run.state)).toEqual({ text: vttOf("last"), language: null });
+    expect((await rowsOf(run.team.teamId))[0]?.reserved_bytes).toBe(tone.length + vttOf("last").length);
   },
 };
 
@@ -320,7 +320,7 @@ const deletingTranscript: Scenario<string, SeenTranscript> = {
     expect(rows).toHaveLength(1);
     expectResponse(outcome, 200, run);
     if (status(outcome) === 200) expect(found).toEqual({ text: null, language: null });
-    else expect(["WEBVTT - old", null]).toContain(found.text);
+    else expect([vttOf("old"), null]).toContain(found.text);
     expect([200, 404]).toContain((await run.team.call("DELETE", transcriptOf(run.state))).status);
     expect(await seenTranscript(run, run.state)).toEqual({ text: null, language: null });
     expect(await objectBeside(run.team.teamId, run.state, "transcript")).toBeNull();

@@ -4,7 +4,7 @@ import type { WaveformJob } from "../../src/platform/messages.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { sample } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
-import { patternOf, sha256 } from "../support/bytes.ts";
+import { patternOf, sha256, vttOf } from "../support/bytes.ts";
 import type { Answer, CallOptions } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
@@ -187,14 +187,14 @@ const settingTranscript = (language: string): Act<string> =>
   request((id) => [
     "PUT",
     `${FILES}/${id}/transcript?language=${language}`,
-    { body: `WEBVTT ${language}`, headers: { "Content-Type": "text/vtt" } },
+    { body: vttOf(language), headers: { "Content-Type": "text/vtt" } },
   ]);
 /** The stored text is the one that the row describes, or there is neither, and the quota counts it. */
 async function expectOneTranscript({ team, state }: { team: Place["team"]; state: string }): Promise<void> {
   const answer = await team.call("GET", `${FILES}/${state}/transcript`);
   expect([200, 404]).toContain(answer.status);
   const text = answer.status === 200 ? answer.text : null;
-  if (text !== null) expect(text).toBe(`WEBVTT ${answer.headers.get("Content-Language")}`);
+  if (text !== null) expect(text).toBe(vttOf(answer.headers.get("Content-Language") ?? ""));
   const row = await DB.prepare("select reserved_bytes from files where id = ?").bind(state).first();
   expect(row).toEqual({ reserved_bytes: "note".length + (text?.length ?? 0) });
 }

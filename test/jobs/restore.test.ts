@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { afterEach, expect, test } from "vitest";
-import { sha256 } from "../support/bytes.ts";
+import { sha256, vttOf } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";
 import { databaseWith } from "../support/databases.ts";
 import { worldTest } from "../support/fixtures.ts";
@@ -290,7 +290,7 @@ worldTest(
     await world.storeInterrupted(team, "receiving", DAY);
     await env.BUCKET.delete(`${teamId}/${lost}-lost.txt`);
     const headers = { "Content-Type": "text/vtt" };
-    await must(world.ask("PUT", `/docs/v1/uploads/${id}/transcript`, { token, body: "WEBVTT", headers }));
+    await must(world.ask("PUT", `/docs/v1/uploads/${id}/transcript`, { token, body: vttOf("a"), headers }));
     const { key: text = "" } = (await objectBeside(teamId, id, "transcript")) ?? {};
     await env.BUCKET.delete(text);
     const orphan = id.replace(/^./, "f");

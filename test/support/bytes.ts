@@ -47,3 +47,6 @@ export function patternOf(size: number): Uint8Array<ArrayBuffer> {
   for (let done = 251; done < size; done *= 2) bytes.copyWithin(done, 0, done);
   return bytes;
 }
+
+/** The shortest transcript with this text, which the service stores as it is. */
+export const vttOf = (text: string): string => `WEBVTT\n\n00:00.000 --> 00:01.000\n${text}\n`;

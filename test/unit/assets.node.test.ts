@@ -16,7 +16,7 @@ exhaustive(
       return promisify(execFile)(process.execPath, [join(folder, "src/console/build.js")], { env });
     };
     const builtIn = (name: string) =>
-      readdirSync(join(folder, ".wrangler", name, "assets")).filter((file) => /^(upload|demo)/.test(file));
+      readdirSync(join(folder, ".wrangler", name, "assets")).filter((file) => /^(upload(-[a-z]+)?|demo)\./.test(file));
     await build("true");
     await build("");
     expect(builtIn("console-dev")).toEqual([

@@ -20,7 +20,7 @@ export function addTranscriptCommands(program: CommandUnknownOpts, define: Defin
   define(
     group
       .command("put")
-      .argument("<vtt>", "local WebVTT file")
+      .argument("<vtt>", "local WebVTT or SubRip file")
       .argument(...FILE)
       .option("--language <tag>", "BCP 47 tag, such as en or de-CH"),
     { summary: "Set the transcript of a file", examples: ["stowage transcript put a.vtt 0193477c0a5e2b7f4d1c8e90"] },
@@ -28,7 +28,7 @@ export function addTranscriptCommands(program: CommandUnknownOpts, define: Defin
       const { stowage, call, io, results } = context;
       const text = await readFile(resolve(io.cwd, vtt), "utf8").catch((cause: NodeJS.ErrnoException) => {
         if (cause.code !== "ENOENT") throw failureOf(cause, vtt);
-        const message = `No such file here: ${vtt}. Name the local WebVTT file first.`;
+        const message = `No such file here: ${vtt}. Name the local file first.`;
         throw new Failure("failed", message, { cause, subject: vtt });
       });
       const { id, label } = await findFile(context, given);
