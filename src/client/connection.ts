@@ -119,17 +119,18 @@ export function normalizeUrl(url: string): string | undefined {
 /** Sends requests to one service with one token. What only uploads does without the routes of `Connection`. */
 export class Sender {
   readonly url: string;
-  protected readonly options: StowageOptions;
+  protected readonly options: Omit<StowageOptions, "key" | "headers">;
   readonly #headers: Headers;
   /** Whether the service has responded. An error that concerns its name or certificate is transient from then on. */
   #isKnown = false;
 
   constructor(options: StowageOptions & { url: string }) {
-    const { url, key, headers } = options;
+    const { url, key, headers, ...others } = options;
     const normalized = normalizeUrl(url);
     if (normalized === undefined) throw new TypeError(`The url must start with https:// or http://, and is "${url}".`);
     this.url = normalized;
-    this.options = options;
+    // Without the key, which a logger could print.
+    this.options = others;
     // Throws if a value can't be a header, instead of failing each request.
     this.#headers = new Headers(headers);
     if (typeof key === "string") this.#headers.set("Authorization", `Bearer ${key}`);
@@ -270,7 +271,9 @@ export class Connection extends Sender {
     const read = (next?: string): Call<Page<Item<R>>> => {
       // The list of webhooks has no pages.
       const filters = "query" in input ? { limit: PAGE_ITEMS, ...input.query } : undefined;
-      const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
+      // Only the place, because `next` may come from a visitor, and the filters say what that may see.
+      const place = [...new URLSearchParams(next)].filter(([name]) => name === "cursor" || name === "page");
+      const query = filters && { ...filters, ...Object.fromEntries(place) };
       return this.json(route, { ...input, query } as Input<R>, options, (body, response) => {
         const items = (Array.isArray(body) ? body : (body as { data?: unknown }).data) as Item<R>[];
         if (!Array.isArray(items)) throw errorOf(response);

@@ -1,5 +1,5 @@
 import { Sender } from "./connection.ts";
-import { StowageError } from "./errors.ts";
+import { type ErrorCode, StowageError } from "./errors.ts";
 import { hasStatus } from "./upload.ts";
 
 /** The attributes of a page that lead to the service. */
@@ -59,8 +59,9 @@ export class Access {
       this.reset();
       // The page refuses by an error with a code, unless that is of a lost connection.
       const refusal = (cause ?? {}) as Partial<StowageError>;
-      if (typeof refusal.code === "string" && !refusal.isTransient)
-        throw new StowageError(refusal.code, refusal.message ?? "", { cause });
+      // Those of Node and axios, such as ERR_NETWORK, are of a connection, too.
+      if (/^[a-z_]+$/.test(String(refusal.code)) && !refusal.isTransient)
+        throw new StowageError(refusal.code as ErrorCode, refusal.message ?? "", { cause });
       const code = navigator.onLine ? "token_missing" : "connection_failed";
       throw new StowageError(code, "There is no token.", { cause, isTransient: true });
     }

@@ -48,7 +48,16 @@ declare global {
  * microphone, with the `bitrate` of its recordings. It sets `data-state` to the state of all files.
  */
 export class StowageUpload extends FormControl {
-  static readonly observedAttributes = ["url", "token", "name", "record", "required", "multiple", "defer-submit"];
+  static readonly observedAttributes = [
+    "url",
+    "token",
+    "name",
+    "record",
+    "required",
+    "multiple",
+    "defer-submit",
+    "lang",
+  ];
 
   readonly #root = this.attachShadow({ mode: "open", delegatesFocus: false });
   readonly #chooser = new Chooser(() => this.#input?.click());
@@ -64,6 +73,7 @@ export class StowageUpload extends FormControl {
   readonly #waiting = create("p", "message");
   /** Those of the page take the place of those of its language. */
   #defaults: Record<string, string> = TEXTS;
+  #translated: Partial<UploadTexts> | undefined;
   #ownTexts: Partial<UploadTexts> = {};
   #getToken: (() => string | Promise<string>) | undefined;
   #isDisabled = false;
@@ -159,6 +169,7 @@ export class StowageUpload extends FormControl {
 
   attributeChangedCallback(name: string): void {
     if (name === "multiple" && this.#input) this.#input.multiple = this.multiple;
+    if (name === "lang") void this.#translate().catch(() => {});
     this.#access.reset();
     this.#wake();
   }
@@ -183,7 +194,7 @@ export class StowageUpload extends FormControl {
   }
 
   get #texts(): UploadTexts {
-    return { ...this.#defaults, ...this.#ownTexts } as UploadTexts;
+    return { ...this.#defaults, ...this.#translated, ...this.#ownTexts } as UploadTexts;
   }
 
   get #input(): HTMLInputElement | null {
@@ -304,16 +315,20 @@ export class StowageUpload extends FormControl {
     const values: Record<string, string> = {
       name,
       percent: String(Math.floor((100 * this.#runner.sentBytesOf(key)) / Math.max(1, size))),
-      message: this.#texts[(item && codeOf(item)) ?? ""] ?? (error as Partial<Error> | null)?.message ?? "",
+      message:
+        this.#texts[(item && codeOf(item)) ?? ""] ??
+        ((error as Partial<Error> | null)?.message || this.#texts.unexpected_error),
     };
     return (this.#texts[text] ?? "").replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
   }
 
-  /** Loads the texts of the page's language. */
+  /** Takes the texts of the element's language, or of the page's when it is connected. */
   async #translate(): Promise<void> {
-    if (!this.matches(":lang(de)")) return;
-    const { GERMAN } = await loadGerman(this.#host.serviceUrl());
-    this.#defaults = { ...this.#defaults, ...GERMAN };
+    const isGerman = () => this.matches(":lang(de)");
+    const texts = isGerman() ? (await loadGerman(this.#host.serviceUrl())).GERMAN : undefined;
+    // It may have changed meanwhile.
+    if (isGerman() !== (texts !== undefined)) return;
+    this.#translated = texts;
     this.#update();
   }
 

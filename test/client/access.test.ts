@@ -17,7 +17,8 @@ describe("A page that has no token", () => {
       false,
     ]);
     expect(await failureOf(new StowageError("forbidden", "No.", { status: 403 }))).toEqual(["forbidden", false]);
-    for (const error of [new TypeError("Failed to fetch"), new DOMException("", "AbortError"), undefined])
+    const ofAxios = Object.assign(new Error("Network Error"), { code: "ERR_NETWORK" });
+    for (const error of [ofAxios, new TypeError("Failed to fetch"), new DOMException("", "AbortError"), undefined])
       expect((await failureOf(error))[1]).toBe(true);
     expect((await failureOf(new StowageError("connection_failed", "No network.")))[1]).toBe(true);
     expect((await failureOf(new StowageError("unavailable", "Later.", { status: 503 })))[1]).toBe(true);

@@ -5,7 +5,7 @@ import { createServer, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { promisify } from "node:util";
+import { inspect, promisify } from "node:util";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import {
   type SavedUpload,
@@ -896,6 +896,22 @@ describe("after a transient error", () => {
     expect(await failing.catch((error) => error.code)).toBe("forbidden");
   });
 
+  test("a page takes its place from `next`, and its filters from the list", async () => {
+    const { stowage, requests } = await twoPages();
+    const list = stowage.files.list({ under: "memos", limit: 2 });
+    await list.page("?limit=100&under=other&cursor=c&page=3");
+    await list.page("");
+    expect(requests.map(({ url }) => url.split("?")[1])).toEqual([
+      "limit=2&under=memos&cursor=c&page=3",
+      "limit=2&under=memos",
+    ]);
+  });
+
+  test("a client prints its key neither as JSON nor in a console", async () => {
+    const stowage = new Stowage({ url, key: "stow_sk_secret", headers: { "X-Secret": "secret" } });
+    expect(JSON.stringify(stowage) + inspect(stowage, { depth: 9, showHidden: true })).not.toMatch(/secret/i);
+  });
+
   test("a list and an awaited page yield the items of all pages, and read no page twice", async () => {
     const { stowage, requests } = await twoPages();
     const list = stowage.files.list();
@@ -903,7 +919,11 @@ describe("after a transient error", () => {
     expect(await idsOf(await list)).toEqual(["1", "2"]);
     expect(requests).toHaveLength(2);
     expect(await idsOf(list)).toEqual(["1", "2"]);
-    expect(requests.map(({ url }) => url.split("?")[1])).toEqual(["limit=100", "cursor=c", "cursor=c"]);
+    expect(requests.map(({ url }) => url.split("?")[1])).toEqual([
+      "limit=100",
+      "limit=100&cursor=c",
+      "limit=100&cursor=c",
+    ]);
   });
 
   test("an error has `isTimeout` after a timeout, but not after a lost connection", async () => {
