@@ -163,7 +163,7 @@ export class Files extends Resource {
     params?: { language?: string | undefined },
     options?: CallOptions,
   ): Call<Schemas["Transcript"]> {
-    const isSubRip = text.includes("-->") && !/^\ufeff?WEBVTT/.test(text);
+    const isSubRip = /-->/.test(text) && !/^\ufeff?WEBVTT/.test(text);
     const type = isSubRip ? "application/x-subrip" : "text/vtt";
     const input = { id, query: params, text: { type, content: text }, isTransfer: true };
     return this.connection.json("PUT /docs/v1/uploads/{id}/transcript", input, options);

@@ -28,8 +28,8 @@ import { openLine } from "./support.ts";
 /* Installs the packed client in a folder outside of the project. */
 
 const root = join(import.meta.dirname, "../..");
-/** Measured: 9,503, of which the check of surplus arguments takes 149. */
-const MAX_GZIP_BYTES = 9550;
+/** Measured: 9,670. The goal of 9,000 is exceeded by the check of arguments, the search of transcripts, and requests of ten seconds. */
+const MAX_GZIP_BYTES = 9700;
 const SOUND = sample("tone-vbr.mp3");
 const folder = mkdtempSync(join(tmpdir(), "stowage package "));
 const installed = join(folder, "node_modules/stowage");
