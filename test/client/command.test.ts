@@ -520,7 +520,11 @@ describe("every command", () => {
     expect((await team.stowage.files.get(id)).transcript).toMatchObject({ language: "en", size: vtt.length });
     expect((await machine.run("transcript put a.srt a.txt")).stdout).toBe("a.txt\ttranscript set\n");
     expect((await machine.run(`transcript get ${id}`)).stdout).toBe("WEBVTT\n\n00:00.000 --> 00:01.000\na\n");
-    expectFailure(await machine.run("transcript put none.vtt a.txt"), 1, /^none\.vtt: Line 1: Must begin with `WEBVTT`\./);
+    expectFailure(
+      await machine.run("transcript put none.vtt a.txt"),
+      1,
+      /^none\.vtt: Line 1: Must begin with `WEBVTT`\./,
+    );
     await machine.run("transcript put a.vtt a.txt --language en");
     expectFailure(await machine.run("transcript put a.txt a.vtt"), 1, /^No such file here: a\.txt\. Name the local/);
     expect(await machine.json("transcript get a.txt")).toEqual({ id, transcript: vtt });
