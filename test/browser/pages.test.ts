@@ -15,7 +15,7 @@ const MAX_FILE_BYTES = 66_000;
 /** Without the code of a transcript, which loads only if there is one. */
 const MAX_SHARE_BYTES = 27_000;
 /** The reference with its script and styles. It grows with each operation. */
-const MAX_REFERENCE_BYTES = 62_000;
+const MAX_REFERENCE_BYTES = 64_000;
 
 const kilobytes = (bytes: number) => `${bytes / 1000} kB`;
 
