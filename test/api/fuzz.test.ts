@@ -261,6 +261,8 @@ const UNSTATED: Record<string, string[]> = {
   // Internal host names, this service, and its storage.
   "POST /auth/v1/webhooks": ["url"],
   "PATCH /auth/v1/webhooks/{id}": ["url"],
+  // The ID of an event, or an instant: generators of clients make nothing of alternatives.
+  "POST /auth/v1/webhooks/{id}/replay": ["after"],
   // Equal lengths.
   "PUT /docs/v1/uploads/{id}/waveform": ["channels.1"],
   // Limits in bytes.

@@ -16,7 +16,7 @@ describe("Viewer", () => {
     const { page } = await at("/files", { role: "viewer", files: ["song.txt"] });
     await expect(sections(page)).toHaveText(["Files", "Usage", "Events"]);
     await expect(
-      page.getByText("Your role (Viewer) doesn't allow you to upload files, edit files, or delete"),
+      page.getByText("Your role (Viewer) doesn't allow you to upload files, edit files, or erase"),
     ).toBeVisible();
     await expect(link(page, "song.txt")).toBeVisible();
     await expect(page.getByRole("main").getByRole("button", { name: /^Upload |folder/ })).toHaveCount(0);

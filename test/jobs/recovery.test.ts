@@ -242,13 +242,13 @@ describe("a resumable upload", () => {
     return bindings.calls.filter((call) => call.startsWith("R2"));
   };
 
-  test("is deleted after a day without a call to R2 if one request finished it", async ({ world, team }) => {
+  test("is deleted after two days without a call to R2 if one request finished it", async ({ world, team }) => {
     const client = await beginUpload(world, team);
     await must(client.send(0, small.length));
     await world.drain();
     expect(await r2Calls(world)).toEqual([]);
     expect(await uploadRows(team)).toBe(1);
-    world.aheadMilliseconds += DAY;
+    world.aheadMilliseconds += 2 * DAY;
     expect(await r2Calls(world)).toEqual([]);
     expect(await uploadRows(team)).toBe(0);
     expect(await expectSettled(team.teamId)).toMatchObject([{ status: "completed" }]);
@@ -266,7 +266,7 @@ describe("a resumable upload", () => {
     await must(client.send(client.reportedOffset, small.length));
     await env.BUCKET.put(`${team.teamId}/${client.id}.9`, "a chunk that was left behind");
     await world.drain();
-    world.aheadMilliseconds += DAY;
+    world.aheadMilliseconds += 2 * DAY;
     await world.recover();
     expect(await uploadRows(team)).toBe(0);
     expect((await expectSettled(team.teamId)).length).toBe(1);
@@ -281,9 +281,9 @@ describe("a resumable upload", () => {
     client.path = created.headers.get("Location") ?? "";
     await must(client.send(0, small.length));
     await world.drain();
-    world.aheadMilliseconds += DAY;
+    world.aheadMilliseconds += 2 * DAY;
     expect(await must(world.recover())).toMatchObject({ uploadsRemoved: 1 });
-    world.aheadMilliseconds += DAY;
+    world.aheadMilliseconds += 2 * DAY;
     expect(await must(world.recover())).toMatchObject({ uploadsRemoved: 0 });
     const [row] = await rowsOf(team.teamId);
     expect((await world.call("POST", `/docs/v1/uploads/${row?.id}/reprocess`, { token: team.token })).status).toBe(200);
