@@ -1,6 +1,7 @@
 import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
+import { ALL_SCOPES } from "../../src/access/scopes.ts";
 import { RangeSource } from "../../src/audio/range-source.ts";
 import { deleteFile } from "../../src/files/deletion.ts";
 import { failExhaustedFile, LEASE_MILLISECONDS, MAX_CLAIMS, processFile } from "../../src/files/processing.ts";
@@ -418,7 +419,7 @@ describe("A deletion", () => {
         teamId: team.teamId,
         keyId: team.keyId,
         userId: null,
-        scopes: 0,
+        scopes: ALL_SCOPES,
         ownerId: null,
         right: NO_SCOPES,
       },
@@ -496,7 +497,7 @@ describe("The content type of a file", () => {
           teamId: team.teamId,
           keyId: team.keyId,
           userId: null,
-          scopes: 0,
+          scopes: ALL_SCOPES,
           ownerId: null,
           right: NO_SCOPES,
         },
