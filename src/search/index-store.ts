@@ -1,3 +1,4 @@
+import { ObjectTables } from "../platform/object-tables.ts";
 import type { Part, PartText } from "./parts.ts";
 
 /*
@@ -68,69 +69,49 @@ const TABLES = [
 ];
 
 export class IndexStore {
-  readonly #storage: DurableObjectStorage;
-  #isOpen = false;
+  readonly #tables: ObjectTables;
 
   constructor(storage: DurableObjectStorage) {
-    this.#storage = storage;
-  }
-
-  #run<T extends Record<string, SqlStorageValue>>(query: string, values: SqlStorageValue[]): T[] {
-    return this.#storage.sql.exec<T>(query, ...values).toArray();
-  }
-
-  /** Finds nothing in an object that stores nothing, and leaves it like that. */
-  #read<T extends Record<string, SqlStorageValue>>(query: string, ...values: SqlStorageValue[]): T[] {
-    this.#isOpen ||= this.#run("select 1 from sqlite_master where name = 'state'", []).length > 0;
-    return this.#isOpen ? this.#run<T>(query, values) : [];
-  }
-
-  #write(query: string, ...values: SqlStorageValue[]): void {
-    if (!this.#isOpen) for (const table of TABLES) this.#run(table, []);
-    this.#isOpen = true;
-    this.#run(query, values);
+    this.#tables = new ObjectTables(storage, TABLES);
   }
 
   /** Null if the object stores nothing, or an index of another format. */
   get state(): IndexState | null {
-    const [row] = this.#read<{ json: string }>("select json from state");
+    const [row] = this.#tables.read<{ json: string }>("select json from state");
     const state: IndexState | null = row ? JSON.parse(row.json) : null;
     return state?.format === FORMAT ? state : null;
   }
 
   update(changes: Partial<IndexState>): void {
     const state: IndexState = { ...(this.state ?? NEW_STATE), ...changes };
-    this.#write("insert or replace into state values (1, ?)", JSON.stringify(state));
+    this.#tables.write("insert or replace into state values (1, ?)", JSON.stringify(state));
   }
 
   transaction(work: () => void): void {
-    try {
-      this.#storage.transactionSync(work);
-    } catch (error) {
-      // It may have created the tables.
-      this.#isOpen = false;
-      throw error;
-    }
+    this.#tables.transaction(work);
   }
 
   /** The version of a file's transcript that the index has. Null if it has none. */
   versionOf(fileId: string): string | null {
     const query = "select version from parts where file_id = ? limit 1";
-    return this.#read<{ version: string }>(query, fileId)[0]?.version ?? null;
+    return this.#tables.read<{ version: string }>(query, fileId)[0]?.version ?? null;
   }
 
   /** The transcripts of files with an id below one and from another on. */
   between(from: string, below: string): FileVersion[] {
     const query = "select distinct file_id as fileId, version from parts where file_id >= ? and file_id < ?";
-    return this.#read<FileVersion & Record<string, SqlStorageValue>>(query, from, below);
+    return this.#tables.read<FileVersion & Record<string, SqlStorageValue>>(query, from, below);
   }
 
   remove(fileId: string): void {
-    const parts = this.#read<{ id: number; length: number }>("select id, length from parts where file_id = ?", fileId);
+    const parts = this.#tables.read<{ id: number; length: number }>(
+      "select id, length from parts where file_id = ?",
+      fileId,
+    );
     if (parts.length === 0) return;
     for (const { id } of parts) {
-      this.#write("delete from indexed where rowid = ?", id);
-      this.#write("delete from parts where id = ?", id);
+      this.#tables.write("delete from indexed where rowid = ?", id);
+      this.#tables.write("delete from parts where id = ?", id);
     }
     this.#count(-1, -lengthOf(parts));
   }
@@ -138,7 +119,7 @@ export class IndexStore {
   /** Adds a transcript that the index does not have. */
   add({ fileId, version }: FileVersion, parts: Part[]): void {
     for (const { words, times, text, ownFrom } of parts) {
-      this.#write(
+      this.#tables.write(
         "insert into parts (file_id, version, own_from, length, times, text) values (?, ?, ?, ?, ?, ?)",
         fileId,
         version,
@@ -147,7 +128,7 @@ export class IndexStore {
         times.buffer as ArrayBuffer,
         JSON.stringify(text),
       );
-      this.#write("insert into indexed (rowid, words) values (last_insert_rowid(), ?)", words);
+      this.#tables.write("insert into indexed (rowid, words) values (last_insert_rowid(), ?)", words);
     }
     this.#count(1, lengthOf(parts.map(({ words }) => words)));
   }
@@ -159,7 +140,7 @@ export class IndexStore {
 
   /** The transcript of the oldest file. */
   get oldest(): string | null {
-    return this.#read<{ id: string | null }>("select min(file_id) as id from parts")[0]?.id ?? null;
+    return this.#tables.read<{ id: string | null }>("select min(file_id) as id from parts")[0]?.id ?? null;
   }
 
   /** The parts that match an expression, of all files or of these. */
@@ -167,21 +148,21 @@ export class IndexStore {
     const columns = "parts.id, file_id as fileId, version, length, own_from as ownFrom";
     type Row = Candidate & Record<string, SqlStorageValue>;
     if (fileIds === null) {
-      return this.#read<Row>(
+      return this.#tables.read<Row>(
         `select ${columns} from indexed join parts on parts.id = indexed.rowid where indexed match ?`,
         expression,
       );
     }
     // Of few files, each is looked up by itself. How many others match makes no difference then.
     if (fileIds.length <= MAX_LOOKED_UP) {
-      return this.#read<Row>(
+      return this.#tables.read<Row>(
         `select ${columns} from json_each(?) file cross join parts on file_id = file.value
          cross join indexed on indexed.rowid = parts.id where indexed match ?`,
         JSON.stringify(fileIds),
         expression,
       );
     }
-    return this.#read<Row>(
+    return this.#tables.read<Row>(
       `select ${columns} from indexed join parts on parts.id = indexed.rowid
        where indexed match ? and file_id in (select value from json_each(?))`,
       expression,
@@ -190,22 +171,21 @@ export class IndexStore {
   }
 
   wordsOf(id: number): string {
-    return this.#read<{ words: string }>("select words from indexed where rowid = ?", id)[0]?.words ?? "";
+    return this.#tables.read<{ words: string }>("select words from indexed where rowid = ?", id)[0]?.words ?? "";
   }
 
   timesOf(id: number): Uint32Array {
-    const [row] = this.#read<{ times: ArrayBuffer }>("select times from parts where id = ?", id);
+    const [row] = this.#tables.read<{ times: ArrayBuffer }>("select times from parts where id = ?", id);
     return new Uint32Array(row?.times ?? new ArrayBuffer(0));
   }
 
   textOf(id: number): PartText {
-    const [row] = this.#read<{ text: string }>("select text from parts where id = ?", id);
+    const [row] = this.#tables.read<{ text: string }>("select text from parts where id = ?", id);
     return row ? JSON.parse(row.text) : { speakers: [], cues: [] };
   }
 
   /** Deletes everything, the tables and the alarm included. */
   async empty(): Promise<void> {
-    await this.#storage.deleteAll();
-    this.#isOpen = false;
+    await this.#tables.empty();
   }
 }

@@ -1,3 +1,4 @@
+import { ObjectTables } from "../platform/object-tables.ts";
 import { type Attempt, KEPT_ATTEMPTS } from "./attempts.ts";
 import type { DeliveryFilter, DeliveryStatus, StoredDelivery, WebhookHealth } from "./outboxes.ts";
 
@@ -94,51 +95,28 @@ export interface Outcome {
 }
 
 export class OutboxStore {
-  readonly #storage: DurableObjectStorage;
-  #isOpen = false;
+  readonly #tables: ObjectTables;
 
   constructor(storage: DurableObjectStorage) {
-    this.#storage = storage;
-  }
-
-  #run<T extends Record<string, SqlStorageValue>>(query: string, values: SqlStorageValue[]): T[] {
-    return this.#storage.sql.exec<T>(query, ...values).toArray();
-  }
-
-  /** Finds nothing in an object that stores nothing, and leaves it like that. */
-  #read<T extends Record<string, SqlStorageValue>>(query: string, ...values: SqlStorageValue[]): T[] {
-    this.#isOpen ||= this.#run("select 1 from sqlite_master where name = 'state'", []).length > 0;
-    return this.#isOpen ? this.#run<T>(query, values) : [];
-  }
-
-  #write(query: string, ...values: SqlStorageValue[]): void {
-    if (!this.#isOpen) for (const table of TABLES) this.#run(table, []);
-    this.#isOpen = true;
-    this.#run(query, values);
+    this.#tables = new ObjectTables(storage, TABLES);
   }
 
   get state(): OutboxState {
-    const [row] = this.#read<{ json: string }>("select json from state");
+    const [row] = this.#tables.read<{ json: string }>("select json from state");
     return row ? JSON.parse(row.json) : NEW_STATE;
   }
 
   update(changes: Partial<OutboxState>): void {
-    this.#write("insert or replace into state values (1, ?)", JSON.stringify({ ...this.state, ...changes }));
+    this.#tables.write("insert or replace into state values (1, ?)", JSON.stringify({ ...this.state, ...changes }));
   }
 
   transaction(work: () => void): void {
-    try {
-      this.#storage.transactionSync(work);
-    } catch (error) {
-      // It may have created the tables.
-      this.#isOpen = false;
-      throw error;
-    }
+    this.#tables.transaction(work);
   }
 
   /** Adds a delivery that is due now. One of the same event stays as it is. */
   add({ seq, type, event }: Pick<StoredDelivery, "seq" | "type" | "event">, now: number): void {
-    this.#write(
+    this.#tables.write(
       `insert into deliveries (seq, type, event, status, due_at, created_at) values (?, ?, ?, 'pending', ?4, ?4)
        on conflict do nothing`,
       seq,
@@ -149,7 +127,7 @@ export class OutboxStore {
   }
 
   get(seq: number): Delivery | null {
-    const [row] = this.#read<Row>("select * from deliveries where seq = ?", seq);
+    const [row] = this.#tables.read<Row>("select * from deliveries where seq = ?", seq);
     return row ? toDelivery(row) : null;
   }
 
@@ -157,12 +135,12 @@ export class OutboxStore {
   list(before: number, limit: number, filter: DeliveryFilter | undefined): Delivery[] {
     const condition = filter ? FILTERS[filter] : "";
     const query = `select * from deliveries where seq < ? ${condition} order by seq desc limit ?`;
-    return this.#read<Row>(query, before, limit).map(toDelivery);
+    return this.#tables.read<Row>(query, before, limit).map(toDelivery);
   }
 
   /** The delivery that has been due longest, except these. */
   nextDue(now: number, inFlight: Iterable<number>): Delivery | null {
-    const [row] = this.#read<Row>(
+    const [row] = this.#tables.read<Row>(
       `select * from deliveries where due_at <= ? and seq not in (select value from json_each(?)) order by due_at, seq limit 1`,
       now,
       JSON.stringify([...inFlight]),
@@ -172,7 +150,7 @@ export class OutboxStore {
 
   /** A delivery whose resend was requested, except these. */
   nextRequested(inFlight: Iterable<number>): Delivery | null {
-    const [row] = this.#read<Row>(
+    const [row] = this.#tables.read<Row>(
       "select * from deliveries where is_requested = 1 and seq not in (select value from json_each(?)) order by seq limit 1",
       JSON.stringify([...inFlight]),
     );
@@ -182,19 +160,19 @@ export class OutboxStore {
   /** When the next attempt is due. Null if no delivery is pending. */
   dueAt(): number | null {
     const query = "select due_at from deliveries where due_at is not null order by due_at limit 1";
-    return this.#read<{ due_at: number }>(query)[0]?.due_at ?? null;
+    return this.#tables.read<{ due_at: number }>(query)[0]?.due_at ?? null;
   }
 
   /** Without those that wait for a retry. */
   countDue(now: number): number {
     const query = "select count(*) as count from deliveries where due_at <= ?";
-    return this.#read<{ count: number }>(query, now)[0]?.count ?? 0;
+    return this.#tables.read<{ count: number }>(query, now)[0]?.count ?? 0;
   }
 
   /** Adds an attempt, and sets when the next one is due. */
   addAttempt(seq: number, attempt: Attempt, { status, attemptCount, dueAt }: Outcome): void {
     const kept = { ...attempt, responseBody: status === "succeeded" ? "" : attempt.responseBody };
-    this.#write(
+    this.#tables.write(
       `update deliveries set attempts = ${WITH_ATTEMPT}, attempt_count = ?, status = ?, due_at = ?, is_failing = ?, is_requested = 0 where seq = ?`,
       JSON.stringify(kept),
       attemptCount,
@@ -207,7 +185,7 @@ export class OutboxStore {
 
   /** Ends every pending delivery, and every requested resend, unsent. */
   endPending(attempt: Attempt): void {
-    this.#write(
+    this.#tables.write(
       `update deliveries set attempts = ${WITH_ATTEMPT}, status = 'failed', due_at = null, is_failing = 1, is_requested = 0
        where due_at is not null or is_requested = 1`,
       JSON.stringify(attempt),
@@ -216,24 +194,28 @@ export class OutboxStore {
 
   /** Makes one delivery due, with a new schedule. */
   makeDue(seq: number, now: number): void {
-    this.#write("update deliveries set status = 'pending', attempt_count = 0, due_at = ? where seq = ?", now, seq);
+    this.#tables.write(
+      "update deliveries set status = 'pending', attempt_count = 0, due_at = ? where seq = ?",
+      now,
+      seq,
+    );
   }
 
   /** Marks one delivery for a resend, in addition to its schedule. */
   request(seq: number, requestId: string): void {
-    this.#write("update deliveries set is_requested = 1, request_id = ? where seq = ?", requestId, seq);
+    this.#tables.write("update deliveries set is_requested = 1, request_id = ? where seq = ?", requestId, seq);
   }
 
   /** The deliveries after this event whose latest attempt failed, oldest first. */
   failing(after: number, limit: number): number[] {
     const query = "select seq from deliveries where seq > ? and is_failing = 1 order by seq limit ?";
-    return this.#read<{ seq: number }>(query, after, limit).map(({ seq }) => seq);
+    return this.#tables.read<{ seq: number }>(query, after, limit).map(({ seq }) => seq);
   }
 
   /** Deletes ended deliveries that are older, and the oldest above `MAX_KEPT_DELIVERIES`. */
   purge(before: number): void {
     const oldest = "(select seq from deliveries order by seq desc limit 1 offset ?)";
-    this.#write(
+    this.#tables.write(
       `delete from deliveries where due_at is null and (created_at < ? or seq <= ${oldest})`,
       before,
       MAX_KEPT_DELIVERIES,
@@ -242,7 +224,6 @@ export class OutboxStore {
 
   /** Deletes everything, the tables and the alarm included. */
   async empty(): Promise<void> {
-    await this.#storage.deleteAll();
-    this.#isOpen = false;
+    await this.#tables.empty();
   }
 }
