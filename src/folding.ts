@@ -43,6 +43,17 @@ export function foldWithOffsets(given: string): Folded {
   return folded;
 }
 
+/** Ranges in their order. Those that overlap are one. */
+export function joinRanges(found: [start: number, end: number][]): [start: number, end: number][] {
+  const ranges: [number, number][] = [];
+  for (const [start, end] of found.sort(([a], [b]) => a - b)) {
+    const last = ranges.at(-1);
+    if (last && start < last[1]) last[1] = Math.max(last[1], end);
+    else ranges.push([start, end]);
+  }
+  return ranges;
+}
+
 /** The ranges of a text that are words of a search, in order. Ranges that overlap are one, also of the same word. */
 export function rangesOf(given: string, search: string): [start: number, end: number][] {
   const words = foldedWords(search);
@@ -54,11 +65,5 @@ export function rangesOf(given: string, search: string): [start: number, end: nu
       found.push([starts[at] ?? 0, ends[at + word.length - 1] ?? given.length]);
     }
   }
-  const ranges: [number, number][] = [];
-  for (const [start, end] of found.sort(([a], [b]) => a - b)) {
-    const last = ranges.at(-1);
-    if (last && start < last[1]) last[1] = Math.max(last[1], end);
-    else ranges.push([start, end]);
-  }
-  return ranges;
+  return joinRanges(found);
 }

@@ -66,14 +66,14 @@ export const admitsOperator = (access: Access): boolean =>
 /** Whether visitors are admitted without the scope. The rule has to check that they uploaded the file. */
 export const admitsUploader = (access: Access): boolean => typeof access === "object" && access.also === "uploader";
 
-/** Whether a request counts as heavy, if a contributor sends it, or another caller. */
+/** How heavy a request is, if a contributor sends it, or another caller. */
 export type Weigh = (isContributor: boolean) => Weight;
 
 /** The requirements of an operation on its token. */
 export interface TokenUse<A extends Access> {
   access: A;
   graceMilliseconds?: number | undefined;
-  isHeavy?: Weigh | undefined;
+  weigh?: Weigh | undefined;
 }
 
 /** A request's token, and what its operation needs. */
@@ -86,7 +86,7 @@ export interface Credential<A extends Access = Access> {
   /** The number of the token's database. Null for the operator token. */
   readonly database: number | null;
   readonly uploadToken?: UploadToken;
-  readonly isHeavy: Weigh;
+  readonly weigh: Weigh;
   /** Set once the caller is authenticated, even if access is denied: for the log and the rate limits. */
   caller?: Caller;
 }
@@ -103,10 +103,10 @@ interface Caller {
 export function readCredential<A extends Access>(
   deps: Deps,
   token: string | undefined,
-  { access, graceMilliseconds = 0, isHeavy = () => false }: TokenUse<A>,
+  { access, graceMilliseconds = 0, weigh = () => false }: TokenUse<A>,
 ): Credential<A> {
   if (!token) throw new AppError("token_missing");
-  const use = { access, graceMilliseconds, isHeavy };
+  const use = { access, graceMilliseconds, weigh };
   const uploadToken = openUploadToken(deps, token);
   if (uploadToken && uploadToken.expiresAt + graceMilliseconds <= deps.system.now())
     throw new AppError("token_invalid");
@@ -243,7 +243,7 @@ function knownViewer({ callers }: Deps, credential: Credential): Viewer | null {
   if (authorized && authorized.kind !== "operator") return viewerOf(authorized);
   const row = callers.get(rowHashOf(credential));
   const actor = row && actorOf(credential, row);
-  if (!actor || refusalFor(credential, actor) || credential.isHeavy(sharersOf(actor).isContributor)) return null;
+  if (!actor || refusalFor(credential, actor) || credential.weigh(sharersOf(actor).isContributor)) return null;
   return viewerOf(actor);
 }
 
@@ -261,12 +261,12 @@ function noteCaller({ limiter }: Deps, credential: Credential, actor: Actor, isP
   const sharers = sharersOf(actor);
   const token = tokenName(credential);
   limiter.noteAuthenticated(token, sharers);
-  const isHeavy = credential.isHeavy(sharers.isContributor);
-  const limit = isPermitted ? limitOf(sharers, isHeavy) : refusalLimitOf(sharers, isHeavy);
+  const weight = credential.weigh(sharers.isContributor);
+  const limit = isPermitted ? limitOf(sharers, weight) : refusalLimitOf(sharers, weight);
   const count = async () => {
     if (!isPermitted) return (await limiter.countRefusal(token, sharers, limit)) ? null : limit;
     const isToken = limit === "visitors" && credential.uploadToken !== undefined;
-    const counts = [limiter.countRequest(sharers, isHeavy), isToken ? limiter.countUploadToken(token) : true];
+    const counts = [limiter.countRequest(sharers, weight), isToken ? limiter.countUploadToken(token) : true];
     const [isCounted, isTokenCounted] = await Promise.all(counts);
     if (!isTokenCounted) return "upload-token";
     return isCounted ? null : limit;
@@ -297,7 +297,7 @@ export async function refuseAgain({ limiter, ...deps }: Deps, credential: Creden
   const refusal = actor && refusalFor(credential, actor);
   if (!refusal) return;
   const sharers = sharersOf(actor);
-  const limit = refusalLimitOf(sharers, credential.isHeavy(sharers.isContributor));
+  const limit = refusalLimitOf(sharers, credential.weigh(sharers.isContributor));
   if (actor.kind === "session" && !limiter.areRefusalsBlocked(token, sharers, limit)) return;
   noteCaller({ ...deps, limiter }, credential, actor, false);
   throw refusal;

@@ -128,11 +128,11 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
      */
     exceededBy(
       tokenHash: string,
-      isHeavy: (isContributor: boolean) => Weight,
+      weigh: (isContributor: boolean) => Weight,
       sharers = authenticated.get(tokenHash),
     ): RequestLimit | null {
       if (!sharers) return null;
-      const name = limitOf(sharers, isHeavy(sharers.isContributor));
+      const name = limitOf(sharers, weigh(sharers.isContributor));
       return requests[name].isBlocked(sharers.counter) ? name : null;
     },
     /** `sharers` is null for the secret of a link or an invitation, whose requests count for their client IP. */

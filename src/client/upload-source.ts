@@ -28,8 +28,8 @@ export interface Source {
   cancel?(reason?: unknown): void;
 }
 
-/** One part of the service. A stream keeps one slice in memory, to send it again after a disconnect. */
-const STREAM_SLICE_BYTES = 5 * 1024 * 1024;
+/** The service stores whole parts. A stream keeps one in memory, to send it again after a disconnect. */
+export const PART_BYTES = 5 * 1024 * 1024;
 const READ_BYTES = 64 * 1024;
 /** A stream that has more bytes than its size, or that ends, does so within this time. It may also stay open. */
 const END_MILLISECONDS = 1000;
@@ -93,7 +93,7 @@ async function openPath(path: string): Promise<Source> {
       size,
       name: path.split(/[\\/]/).at(-1),
       version: `${await fs.promises.realpath(path)} ${mtimeMs} ${size}`,
-      maxSliceBytes: isNode ? undefined : STREAM_SLICE_BYTES,
+      maxSliceBytes: isNode ? undefined : PART_BYTES,
       slice: async (start, end) => sliceOf(end - start, () => read(start, end)),
     };
   } catch (cause) {
@@ -153,7 +153,7 @@ function streamSource(input: ReadableStream<Uint8Array> | AsyncIterable<Uint8Arr
     });
   return {
     size,
-    maxSliceBytes: STREAM_SLICE_BYTES,
+    maxSliceBytes: PART_BYTES,
     slice: async (start, end) => {
       // Stored bytes are never needed again.
       dropBefore(start);

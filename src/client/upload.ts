@@ -2,7 +2,7 @@ import type { Api } from "./api.ts";
 import type { CallOptions, RequestSpec, Sender } from "./connection.ts";
 import { errorOf, StowageError } from "./errors.ts";
 import { orAborted } from "./retrying.ts";
-import { openSource, type Source, type UploadSource } from "./upload-source.ts";
+import { openSource, PART_BYTES, type Source, type UploadSource } from "./upload-source.ts";
 import { cancelUpload, pathOf, TUS, UPLOADS } from "./upload-url.ts";
 
 /*
@@ -17,8 +17,6 @@ export type FileProperties = Api["PATCH /docs/v1/uploads/{id}"]["body"];
 
 /** Files of at least this size use a resumable upload. For smaller ones, repeating one request costs less. */
 export const RESUMABLE_BYTES = 8 * 1000 * 1000;
-/** The service stores whole parts. */
-const PART_BYTES = 5 * 1024 * 1024;
 /** Whole parts, below the 100 MB that Cloudflare's edge accepts. */
 const MAX_APPENDED_BYTES = 16 * PART_BYTES;
 /** What the first request appends, and the next one after a failure. */

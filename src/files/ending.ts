@@ -100,3 +100,11 @@ export async function removeUpload(deps: Deps, upload: UploadRow): Promise<void>
   if (!upload.isWriting && upload.fencedOff === 0)
     await write(deps, deleteUploads(deps, [file]), { isIdempotent: true, caller: null });
 }
+
+/** As `removeUpload`. If it fails, the recovery job does it, and the request continues. */
+export async function tryToRemoveUpload(deps: Deps, upload: UploadRow): Promise<void> {
+  const { fileId, teamId } = upload;
+  await removeUpload(deps, upload).catch((cause) =>
+    deps.log("warn", "upload_cleanup_failed", { fileId, teamId, cause }),
+  );
+}

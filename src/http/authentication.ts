@@ -71,9 +71,9 @@ export async function withCredential<A extends Access, T>(
     const token = tokenName(credential);
     if (clientIp !== null && limiter.isBlocked(clientIp, token)) throw blocked();
     const { uploadToken } = credential;
-    const exceeded = limiter.exceededBy(token, credential.isHeavy, uploadToken && visitorsOf(uploadToken.teamId));
+    const exceeded = limiter.exceededBy(token, credential.weigh, uploadToken && visitorsOf(uploadToken.teamId));
     if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
-    if (uploadToken && !credential.isHeavy(false) && limiter.isUploadTokenBlocked(token)) {
+    if (uploadToken && !credential.weigh(false) && limiter.isUploadTokenBlocked(token)) {
       throw new AppError("rate_limited", { limit: "upload-token" });
     }
     await refuseAgain(c.var.deps, credential);

@@ -165,8 +165,8 @@ const teamIn = (fields: unknown) => (fields as { teamId?: string } | undefined)?
 /** The statuses of errors of a read that are found before the database is queried: of its input, its id, or its headers. */
 const REQUEST_STATUSES = [400, 404, 412];
 
-/** Whether a request counts as heavy. One with an invalid query is light: it is rejected. */
-function weigh<Q extends QuerySchema>(
+/** Tells how heavy a request is. One with an invalid query is light: it is rejected. */
+function weigherOf<Q extends QuerySchema>(
   c: Context<AppEnv>,
   { isHeavy = () => false, query }: Pick<Contract<Q, undefined, z.ZodType>, "isHeavy" | "query">,
 ): Weigh {
@@ -194,10 +194,10 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
     ...contract,
     access,
     answer: (c: Context<AppEnv>) => {
-      const isHeavy = weigh(c, contract);
-      return withCredential(c, { ...contract, access, isHeavy }, async (credential) => {
+      const weigh = weigherOf(c, contract);
+      return withCredential(c, { ...contract, access, weigh }, async (credential) => {
         try {
-          if (isHeavy(false)) await authorizeCounted(c, credential);
+          if (weigh(false)) await authorizeCounted(c, credential);
           const query = readQuery(c, contract.query as Q);
           const answer = handle({ ...requestOf<Q, undefined>(c, query, undefined, credential), credential });
           return await respond(c, contract.success, answer);
@@ -285,7 +285,7 @@ export function writeOperation<
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
-      withCredential(c, { ...contract, access, isHeavy: weigh(c, contract) }, async (credential) => {
+      withCredential(c, { ...contract, access, weigh: weigherOf(c, contract) }, async (credential) => {
         const actor = await authorizeCounted(c, credential);
         const query = readQuery(c, contract.query as Q);
         const body = await readBody(c, contract.body as B, contract);

@@ -8,7 +8,7 @@ import { follow } from "../events/followers.ts";
 import { fileObjects } from "../files/beside.schema.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
-import { hasRow, qualified, read, write } from "../platform/db.ts";
+import { hasRow, isOneOf, qualified, read, write } from "../platform/db.ts";
 import { KIND as TRANSCRIPT } from "../transcripts/transcripts.ts";
 import type { FileVersion } from "./index-store.ts";
 
@@ -85,8 +85,8 @@ export async function readChanges(deps: Deps, teamId: string, cursor: number): P
 /** The versions of the present transcripts of these files. */
 export async function versionsOf(deps: Deps, teamId: string, fileIds: string[]): Promise<Map<string, string>> {
   if (fileIds.length === 0) return new Map();
-  const isOneOf = sql`${fileObjects.fileId} in (select value from json_each(${JSON.stringify(fileIds)}))`;
-  const rows = await read(deps, selectTranscripts(deps).where(and(isTranscript(teamId), isOneOf)));
+  const isWanted = isOneOf(fileObjects.fileId, fileIds);
+  const rows = await read(deps, selectTranscripts(deps).where(and(isTranscript(teamId), isWanted)));
   return new Map(rows.map(({ fileId, version }) => [fileId, version]));
 }
 

@@ -1,4 +1,4 @@
-import { fold, foldWithOffsets } from "../folding.ts";
+import { fold, foldWithOffsets, joinRanges } from "../folding.ts";
 
 /*
  * How a text becomes words, and a search a list of them. The index and a search use the same functions, so a word is found however it
@@ -94,11 +94,5 @@ export function marksOf(text: string, terms: Term[]): [from: number, to: number]
       if (isFound) found.push([words[at]?.start ?? 0, words[at + last]?.end ?? 0]);
     }
   }
-  const marks: [number, number][] = [];
-  for (const [from, to] of found.sort(([a], [b]) => a - b)) {
-    const last = marks.at(-1);
-    if (last && from < last[1]) last[1] = Math.max(last[1], to);
-    else marks.push([from, to]);
-  }
-  return marks;
+  return joinRanges(found);
 }

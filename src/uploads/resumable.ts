@@ -4,7 +4,14 @@ import { authorize, type Credential, mayStillUpload, readAs, type TeamActor } fr
 import { uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode, isError } from "../errors.ts";
-import { cancelUploads, isKnownUpload, namedFile, removeUpload, type UploadRow } from "../files/ending.ts";
+import {
+  cancelUploads,
+  isKnownUpload,
+  namedFile,
+  removeUpload,
+  tryToRemoveUpload,
+  type UploadRow,
+} from "../files/ending.ts";
 import { cleanName, type FileOf, isUpload } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
@@ -150,9 +157,7 @@ async function insertResumable(
     const rows = await write(deps, { creation, replacement }, options);
     for (const earlier of rows.replacement.flatMap(({ cancel }) => cancel)) {
       // Awaited, so that repeated creations can't outrun the deletion of what they replace.
-      await removeUpload(deps, earlier).catch((cause) =>
-        deps.log("warn", "upload_cleanup_failed", { fileId: earlier.fileId, cause }),
-      );
+      await tryToRemoveUpload(deps, earlier);
     }
     const { quota, arriving } = rows.creation;
     return { upload: arriving[0], refused: quota.refusal[0] };

@@ -2,7 +2,7 @@ import { and, eq, lte, ne, type SQL, sql } from "drizzle-orm";
 import { mayStillUpload, type TeamActor } from "../access/authorization.ts";
 import { visitorIdOf } from "../access/upload-tokens.ts";
 import type { Deps } from "../deps.ts";
-import { cancelUploads, removeUpload } from "../files/ending.ts";
+import { cancelUploads, tryToRemoveUpload } from "../files/ending.ts";
 import type { FileOf } from "../files/names.ts";
 import { write } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
@@ -70,9 +70,8 @@ export async function giveWay(
   const cancel = cancelUploads(deps, and(eq(uploads.teamId, teamId), sql`${uploads.fileId} = ${chosen}`)).returning();
   const [canceled] = await write(deps, cancel, { isIdempotent: false, caller: mayStillUpload(deps, actor) });
   if (!canceled) return false;
-  const { fileId } = canceled;
-  deps.log("info", "upload_gave_way", { fileId, teamId });
-  await removeUpload(deps, canceled).catch((cause) => deps.log("warn", "upload_cleanup_failed", { fileId, cause }));
+  deps.log("info", "upload_gave_way", { fileId: canceled.fileId, teamId });
+  await tryToRemoveUpload(deps, canceled);
   return true;
 }
 
