@@ -318,7 +318,6 @@ CREATE TABLE `uploads` (
 	`is_writing` integer DEFAULT false NOT NULL,
 	`fenced_off` integer DEFAULT 0 NOT NULL,
 	`has_leftovers` integer DEFAULT false NOT NULL,
-	`is_touched` integer DEFAULT false NOT NULL,
 	PRIMARY KEY(`team_id`, `file_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
@@ -529,12 +528,6 @@ CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new
 		AND file_id = new.id AND tag NOT IN (SELECT value FROM json_each(new.tags));
 	INSERT OR IGNORE INTO file_tags
 		SELECT new.team_id, value, key, new.id, new.user_id FROM json_each(new.search_keys, '$.tags');
-END;
---> statement-breakpoint
--- What somebody of the team has changed or held, the visitor who uploaded it can't delete any more.
-CREATE TRIGGER files_touched AFTER INSERT ON events
-WHEN new.type IN ('file.updated', 'file.held', 'file.restored', 'file.reprocessed') AND new.actor ->> 'kind' NOT IN ('upload', 'system') BEGIN
-	UPDATE uploads SET is_touched = 1 WHERE team_id = new.team_id AND file_id = new.subject_id AND upload_token_id IS NOT NULL;
 END;
 --> statement-breakpoint
 -- No bug can delete a held file. The queries have this condition, too, so that they can say why. A file that leaves keeps its

@@ -72,9 +72,6 @@ export const uploads = sqliteTable(
     fencedOff: integer("fenced_off").notNull().default(0),
     /** R2 may hold chunks that no row names: a request left one, spilled a part there, or died. */
     hasLeftovers: integer("has_leftovers", { mode: "boolean" }).notNull().default(false),
-
-    /** Somebody of the team has changed or held the file of an upload token, which can't delete it any more. Only a trigger writes it. */
-    isTouched: integer("is_touched", { mode: "boolean" }).notNull().default(false),
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.fileId] }),

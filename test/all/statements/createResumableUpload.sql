@@ -119,13 +119,12 @@ insert into
     team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
     idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
     secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
-    multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
-    is_touched
+    multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
   )
 select
   ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, min(?, coalesce(json_extract(api_keys.limits, ?), ?)),
   min(min(?, coalesce(json_extract(api_keys.limits, ?), ?)), ?),
-  api_keys.limits -> 'fileTypes', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+  api_keys.limits -> 'fileTypes', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 from
   teams
   left join api_keys on (api_keys.team_id = teams.id and api_keys.id = ?)
@@ -158,8 +157,7 @@ select
   team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
   idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
   secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
-  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
-  is_touched
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
 where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving');
 
@@ -190,8 +188,7 @@ returning
   team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id, visitor_id,
   idempotency_key, original_name, size_bytes, reserved_bytes, allowed_types, created_at, updated_at, due_at,
   secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
-  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
-  is_touched;
+  multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers;
 
 -- replacement.1.release: 1 row read
 --   SEARCH uploads USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?)
