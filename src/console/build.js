@@ -3,12 +3,16 @@
  * of the Worker. `npm run dev` has its own folder, .wrangler/console-dev, so that a deployment leaves its pages alone. This is
  * plain JavaScript, because wrangler may run on a Node version that does not strip types.
  */
-import { copyFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { basename, join } from "node:path";
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { basename, delimiter, join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { build } from "esbuild";
 
 const source = import.meta.dirname;
+const root = join(source, "../..");
 /** Other pages load the upload element from this path, which stays the same. */
 const element = { in: join(source, "../client/element.ts"), out: "upload" };
 const recorder = { in: join(source, "../client/element-sound.ts"), out: "upload-recorder" };
@@ -35,7 +39,7 @@ const checkedArguments = {
 /** `npm run dev` also serves a page that demonstrates it. */
 const demo = join(source, "../dev/demo");
 const hasDemo = process.env.STOWAGE_DEMO === "true";
-const target = join(source, "../../.wrangler", hasDemo ? "console-dev" : "console");
+const target = join(root, ".wrangler", hasDemo ? "console-dev" : "console");
 /**
  * Makes each module that the console loads later import the console's entry point. So whatever the console loads first is
  * one chunk. By itself, esbuild makes a chunk of the modules that the same pages share: 28 scripts, most below 1 kB.
@@ -81,6 +85,36 @@ const uploadsLater = {
     );
   },
 };
+/**
+ * Packs the client as an npm package under a name with its hash, so that the address of each version stays the same. The
+ * development server packs again only after a change of the client.
+ * @returns the name of the file
+ */
+async function packClient() {
+  const folder = `${target}-package`;
+  const client = join(source, "../client");
+  const timeOf = (path) => statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  const changedAt = Math.max(...readdirSync(client, { recursive: true }).map((name) => timeOf(join(client, name))));
+  if (!hasDemo || timeOf(join(folder, "stowage/package.json")) < changedAt) {
+    rmSync(folder, { recursive: true, force: true });
+    // The project's own Node, which runs TypeScript.
+    const PATH = `${join(root, "node_modules/.bin")}${delimiter}${process.env.PATH}`;
+    const options = { env: { ...process.env, PATH }, shell: process.platform === "win32" };
+    await promisify(execFile)("node", [join(root, "src/dev/build-client.ts"), join(folder, "stowage")], options);
+  }
+  const packed = readdirSync(folder).find((name) => name.endsWith(".tgz"));
+  const hash = createHash("sha256")
+    .update(readFileSync(join(folder, packed)))
+    .digest("hex")
+    .slice(0, 12);
+  const name = packed.replace("stowage", "client").replace(/\.tgz$/, `-${hash}$&`);
+  const others = readdirSync(target).filter((other) => other.endsWith(".tgz"));
+  for (const other of others) rmSync(join(target, other));
+  copyFileSync(join(folder, packed), join(target, name));
+  writeFileSync(join(target, "_redirects"), `/client.tgz /${name} 302\n`);
+  return name;
+}
+
 /** The page `{name}.html`, or the rendered reference, gets `{name}.js` and `{name}.css` of its entry points. */
 const ENTRIES = {
   home: { entryPoints: ["styles/home.css"] },
@@ -124,10 +158,15 @@ const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) 
 builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [laterOfService] }));
 builds.push(bundle([recorder, german], { format: "esm", entryNames: "[name]" }));
 if (hasDemo) builds.push(bundle([join(demo, "demo.js"), join(demo, "demo.css")], { entryNames: "[name]" }));
-const outputs = Object.assign({}, ...(await Promise.all(builds)).map(({ metafile }) => metafile.outputs));
+mkdirSync(target, { recursive: true });
+const [client, ...bundled] = await Promise.all([packClient(), ...builds]);
+const outputs = Object.assign({}, ...bundled.map(({ metafile }) => metafile.outputs));
 
 const built = Object.keys(outputs).map((path) => basename(path));
 const nameOf = (page, extension) => built.find((name) => name.startsWith(`${page}-`) && name.endsWith(extension));
+/** Names the file of the client, which stays, in place of the address that redirects to it: in commands and links. */
+const withClient = (text) =>
+  text.replaceAll(/(https:\/\/(?:HOST|stowage\.example\.workers\.dev)|href=")\/client\.tgz/g, `$1/${client}`);
 /** The script of a page, with links to those that it imports at once. The browser loads all of them in parallel. */
 function linkScript(script) {
   const imports = Object.entries(outputs)
@@ -170,7 +209,7 @@ async function renderReference() {
 
 for (const page of [...Object.keys(ENTRIES), "gone", "not-found"]) {
   const template = page === "reference" ? renderReference() : readFileSync(join(source, `${page}.html`), "utf8");
-  const html = (await template).replace("<head>", `<head>${headOf(page)}`);
+  const html = withClient(await template).replace("<head>", `<head>${headOf(page)}`);
   writeFileSync(join(target, `${page}.html`), html);
 }
 // Under the same names in each build.
@@ -187,7 +226,7 @@ for (const [name, path] of Object.entries(DOCUMENTS)) {
   const served = text.replaceAll(/\[([^\]]+)\]\((?!https?:|#|\/)([^)#]+)(#[^)]+)?\)/g, (_, label, to, anchor = "") =>
     Object.hasOwn(LINKS, to) ? `[${label}](${LINKS[to]}${anchor})` : label,
   );
-  writeFileSync(join(target, `${name}.md`), served);
+  writeFileSync(join(target, `${name}.md`), withClient(served));
 }
 // With CORS, pages can also load the element as a module, or with a checksum. The recorder is a module.
 let headers = `${readFileSync(join(source, "headers.txt"), "utf8").trim()}

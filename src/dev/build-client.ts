@@ -1,17 +1,17 @@
 /**
- * `npm run build:client` builds client and CLI as an npm package in dist/client. The library is `stowage.js`, for every
- * runtime with `fetch`. The upload element is `element.js`, for browsers. The CLI is `command.js`, for Node, with
- * commander inside: the package has no dependencies.
+ * `npm run build:client` builds client and CLI as an npm package in dist/client, or in the folder of the argument, and packs
+ * it beside that folder. The library is `stowage.js`, for every runtime with `fetch`. The upload element is `element.js`, for
+ * browsers. The CLI is `command.js`, for Node, with commander inside: the package has no dependencies.
  */
 import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { build } from "esbuild";
 import { operations } from "../service.ts";
 
 const root = join(import.meta.dirname, "../..");
 const source = join(root, "src/client");
-const target = join(root, "dist/client");
+const target = resolve(process.argv[2] ?? join(root, "dist/client"));
 const { version, description } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
 rmSync(target, { recursive: true, force: true });
@@ -122,7 +122,6 @@ const manifest = {
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
 for (const name of ["README.md", "CHANGELOG.md"]) copyFileSync(join(source, name), join(target, name));
 copyFileSync(join(root, "node_modules/commander/LICENSE"), join(target, "commander.LICENSE"));
-console.log(`Built dist/client: client and CLI ${version}. Install them in another project:
-
-  npm pack ./dist/client
-  npm install PATH/stowage-${version}.tgz`);
+// npm sorts the files and fixes their times, so that the same files make the same bytes.
+const packing = ["pack", target, "--pack-destination", dirname(target), "--ignore-scripts", "--silent"];
+execFileSync("npm", packing, { stdio: "inherit", shell: process.platform === "win32" });

@@ -1,4 +1,13 @@
-import { existsSync, linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { StowageError } from "../client/index.ts";
@@ -128,6 +137,7 @@ export async function deploy(machine: Machine, options: DeployOptions): Promise<
   const linkHost = config.vars.LINK_HOST;
   const url = await upload((args, env) => run([...args, ...target], env), secrets.isNew ? secretsFile : null, linkHost);
   print(`Worker "${config.name}": deployed`);
+  await keepClient(machine, config, run);
   await waitUntilHealthy(machine, url);
   print("Health: database, bucket and queues respond");
   print(`\nStowage runs at ${url}\n\nConsole: ${url}/console\nAPI reference: ${url}/reference\n`);
@@ -368,6 +378,22 @@ async function upload(run: Wrangler, secretsFile: string | null, linkHost: unkno
   } finally {
     rmSync(folder, { recursive: true });
   }
+}
+
+/**
+ * Keeps the package of the deployed client in the bucket. Once the next deployment brings another one, the address of this
+ * one still works in the lock files of those who installed it.
+ */
+async function keepClient({ root, print }: Machine, config: DeployConfig, run: Wrangler): Promise<void> {
+  const folder = join(root, ".wrangler/console");
+  const name = readdirSync(folder).find((file) => file.endsWith(".tgz")) ?? "";
+  const bucket = config.r2_buckets.find(({ binding }) => binding === "BUCKET")?.bucket_name;
+  const { code, output } = await run([
+    ...["r2", "object", "put", `${bucket}/stowage/${name}`, "--file", join(folder, name)],
+    ...["--content-type", "application/gzip", "--remote"],
+  ]);
+  if (code !== 0) throw failure("Storing the client's package", output);
+  print(`Client: /${name}`);
 }
 
 async function waitUntilHealthy({ fetch, sleep }: Machine, url: string): Promise<void> {

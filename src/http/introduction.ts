@@ -45,6 +45,10 @@ Create a link, which downloads the file without a token:
 
     curl -H "Authorization: Bearer $KEY" -X POST https://HOST/docs/v1/uploads/ID/links
 
+The typed client and the command line are an npm package, which the service brings:
+
+    npm install https://HOST/client.tgz
+
 Instead of polling the status, subscribe to the event \`file.completed\` with a webhook.
 
 ## Authentication

@@ -45,8 +45,11 @@ export interface Document {
 const PAGES = "/reference";
 const pageOf = (operationId: string) => `${PAGES}/${operationId}.md`;
 
-/** A description of the service, links to its documents, and each operation on a line. */
-export function renderIndex({ operations, tags }: { operations: Api; tags: Tag[] }): string {
+/**
+ * A description of the service, links to its documents, and each operation on a line.
+ * @param client the path of the client's package
+ */
+export function renderIndex({ operations, tags }: { operations: Api; tags: Tag[] }, client: string): string {
   const all = Object.entries(operations).map(([id, operation]) => ({ id, ...operation }));
   const groups = tags.flatMap(({ name, description }) => {
     const lines = all
@@ -63,7 +66,8 @@ export function renderIndex({ operations, tags }: { operations: Api; tags: Tag[]
       "quickstart, authentication, scopes, errors, lists, retries and rate limits\n- [OpenAPI 3.1](/openapi.json): " +
       "every operation and schema, for generators of clients\n- [Guide](/guide.md): " +
       "tasks with their calls, such as uploads from a web page, sharing, users and webhooks\n- [Client](/client.md): " +
-      `the typed client, the upload element with its recorder, and the command line\n- [Reference](${PAGES}): ` +
+      `the typed client, the upload element with its recorder, and the command line\n- [Package of the client](${client}): ` +
+      `for \`npm install https://HOST${client}\`, an address that stays valid\n- [Reference](${PAGES}): ` +
       "the same for people, with forms to try it",
     ...groups,
   ].join("\n\n")}\n`;

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Handler, Hono } from "hono";
+import type { Context, Handler, Hono } from "hono";
 import * as z from "zod";
 import { scopeOf } from "../access/authorization.ts";
 import { AppError, COMMON_ERRORS, type ErrorCode, type ErrorKind, errorOf } from "../errors.ts";
@@ -8,6 +8,7 @@ import type { AppEnv } from "./app-env.ts";
 import { describeAccess, describeService, securityOf, securitySchemes, TITLE } from "./introduction.ts";
 import { type Document, renderIndex, renderPage } from "./markdown.ts";
 import { type Api, describeBody, OCTET_STREAM, type Operation, splitRoute, type Tag } from "./operation.ts";
+import { clientPath } from "./pages.ts";
 
 type Json = Record<string, unknown>;
 
@@ -331,13 +332,16 @@ export function describeApi({ operations, tags, messages }: DescribedService): J
 }
 
 /** Serves texts, each of which is built once per isolate, so that a request costs no more than sending it. */
-function serveTexts(contentType: string, build: (path: string) => string | undefined): Handler<AppEnv> {
+function serveTexts(
+  contentType: string,
+  build: (path: string, c: Context<AppEnv>) => string | undefined | Promise<string>,
+): Handler<AppEnv> {
   const built = new Map<string, { text: string; etag: string }>();
-  return (c) => {
+  return async (c) => {
     const { path } = c.req;
     let found = built.get(path);
     if (!found) {
-      const text = build(path);
+      const text = await build(path, c);
       if (text === undefined) throw new AppError("route_not_found");
       found = { text, etag: `"${createHash("sha256").update(text).digest("hex").slice(0, 32)}"` };
       built.set(path, found);
@@ -364,7 +368,9 @@ export function mountDescriptions(app: Hono<AppEnv>, service: DescribedService):
   );
   app.get(
     "/llms.txt",
-    serveTexts("text/plain; charset=utf-8", () => renderIndex(service)),
+    serveTexts("text/plain; charset=utf-8", async (_, c) =>
+      renderIndex(service, await clientPath(c.var.deps, c.req.url)),
+    ),
   );
   const page = (path: string) => renderPage(describe() as unknown as Document, service.operations, path);
   app.on("GET", ["/reference.md", "/reference/:page{\\w+\\.md}"], serveTexts("text/markdown; charset=utf-8", page));

@@ -1,3 +1,4 @@
+import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { splitRoute } from "../../src/http/operation.ts";
 import { operations } from "../../src/service.ts";
@@ -21,7 +22,14 @@ describe("GET /llms.txt", () => {
     expect(index.text).toMatch(/^# Stowage\n\n> An HTTP service for .+\n\n/);
     const documents = /## Documents\n\n((?:- .+\n)+)/.exec(index.text)?.[1] ?? "";
     const paths = [...documents.matchAll(/\]\(([^)]+)\)/g)].map(([, path = ""]) => path);
-    expect(paths).toEqual(["/reference.md", "/openapi.json", "/guide.md", "/client.md", "/reference"]);
+    expect(paths).toEqual([
+      "/reference.md",
+      "/openapi.json",
+      "/guide.md",
+      "/client.md",
+      expect.stringMatching(/^\/client.*\.tgz$/),
+      "/reference",
+    ]);
     for (const path of ["/reference.md", "/openapi.json"]) expect((await call("GET", path)).status).toBe(200);
   });
 
@@ -119,5 +127,14 @@ describe("The reference as Markdown", () => {
     const headers = { "Sec-Fetch-Mode": "navigate", Accept: "text/html" };
     for (const path of ["/llms.txt", "/reference.md", "/reference/listFiles.md"])
       expect((await call("GET", path, { headers })).status, path).toBe(200);
+  });
+});
+
+describe("The package of an earlier deployment's client", () => {
+  test("is served from the bucket", async () => {
+    await env.BUCKET.put("stowage/client-0.9.0-0123456789ab.tgz", "packed");
+    const { status, text, headers } = await call("GET", "/client-0.9.0-0123456789ab.tgz");
+    expect([status, text, headers.get("Content-Type")]).toEqual([200, "packed", "application/gzip"]);
+    expect((await call("GET", "/client-0.9.0-ba9876543210.tgz")).status).toBe(404);
   });
 });

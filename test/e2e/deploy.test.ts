@@ -445,6 +445,18 @@ describe("A deployment", () => {
     expect(machine.commands).toEqual(["deploy --dry-run"]);
   });
 
+  test("keeps the package of each deployed client in the bucket", async () => {
+    const machine = new FakeMachine(folder);
+    await deploy(machine, {});
+    machine.client = "1.1.0-ba9876543210";
+    await deploy(machine, {});
+    expect(machine.lines).toContain("Client: /client-1.1.0-ba9876543210.tgz");
+    expect([...machine.objects]).toEqual([
+      ["stowage-files/stowage/client-1.0.0-0123456789ab.tgz", "1.0.0-0123456789ab"],
+      ["stowage-files/stowage/client-1.1.0-ba9876543210.tgz", "1.1.0-ba9876543210"],
+    ]);
+  });
+
   test("needs no list of accounts if the account and an API token are set", async () => {
     const machine = new FakeMachine(folder);
     machine.env = { CLOUDFLARE_ACCOUNT_ID: ACCOUNT, CLOUDFLARE_API_TOKEN: "token" };

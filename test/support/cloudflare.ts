@@ -166,6 +166,7 @@ export class CloudflareApi {
       if (!this.buckets.has(name)) throw new ApiError(10006, "The specified bucket does not exist.");
       return { name };
     },
+    "PUT /r2/buckets/*/objects/.+": () => ({}),
     "GET /r2/buckets/*/lifecycle": ({ names: [name = ""] }) => {
       if (!this.buckets.has(name)) throw new ApiError(10006, "The specified bucket does not exist.");
       return { rules: [] };

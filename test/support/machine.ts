@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import type { Machine } from "../../src/dev/deployment.ts";
@@ -24,6 +24,11 @@ export class FakeMachine implements Machine {
   readonly commands: string[] = [];
   /** The number of the call that fails, and whether it took effect. */
   fault: { call: number; moment: "before" | "after" } | undefined;
+
+  /** The version of the client that the build packs, with its hash. */
+  client = "1.0.0-0123456789ab";
+  /** The objects that were put into the bucket, by bucket and key. */
+  readonly objects = new Map<string, string>();
 
   /** The targets of the Worker, as wrangler reports them. */
   targets = ["https://stowage.acme.workers.dev", "schedule: */5 * * * *"];
@@ -90,6 +95,11 @@ export class FakeMachine implements Machine {
       return "";
     }
     if (command.startsWith("r2 bucket create")) return JSON.stringify(this.api.call("POST /r2/buckets", { name }));
+    if (command.startsWith("r2 object put")) {
+      const bytes = readFileSync(args[args.indexOf("--file") + 1] ?? "");
+      this.objects.set(name ?? "", bytes.toString());
+      return "";
+    }
     if (command.startsWith("queues create")) return JSON.stringify(this.api.call("POST /queues", { queue_name: name }));
     if (command.startsWith("secret list")) {
       if (!this.api.secrets) throw new Error('Worker "stowage" not found.');
@@ -105,6 +115,10 @@ export class FakeMachine implements Machine {
     if (args.includes("--dry-run")) return "";
     const file = args[args.indexOf("--secrets-file") + 1] ?? "";
     if (args.includes("--secrets-file")) this.api.secrets = JSON.parse(readFileSync(file, "utf8"));
+    const pages = join(this.root, ".wrangler/console");
+    rmSync(pages, { recursive: true, force: true });
+    mkdirSync(pages, { recursive: true });
+    writeFileSync(join(pages, `client-${this.client}.tgz`), this.client);
     const report = { type: "deploy", targets: this.targets };
     writeFileSync(env.WRANGLER_OUTPUT_FILE_PATH ?? "", `${JSON.stringify(report)}\n`);
     return "";

@@ -157,6 +157,8 @@ export const PAGES = [
   "GET /reference.md",
   "GET /guide.md",
   "GET /client.md",
+  "GET /client.tgz",
+  "GET /{name}{client-[\\w.-]+\\.tgz}",
   "GET /reference/{page}{\\w+\\.md}",
   "GET /health",
   "GET /",
