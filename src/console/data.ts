@@ -1,4 +1,4 @@
-import type { ApiKey, Team, Webhook } from "../client/index.ts";
+import type { ApiKey, FileMetadata, Team, Webhook } from "../client/index.ts";
 import { client } from "./framework/session.ts";
 import { type Listing, type Loaded, useData, useList } from "./framework/store.ts";
 
@@ -15,6 +15,13 @@ export const useWebhooks = (isUsed = true): Listing<Webhook> =>
     of: ["webhook"],
     // The results of deliveries, which decide its health, aren't events.
     isPolled: true,
+  });
+
+/** A file, or none without an id. */
+export const useFile = (id: string | undefined): Loaded<FileMetadata | undefined> =>
+  useData(["file", id], async (signal) => (id === undefined ? id : client.value.files.get(id, { signal })), {
+    of: ["file"],
+    on: ({ subject }) => subject.id === id,
   });
 
 export const useTeam = (id: string): Loaded<Team> =>

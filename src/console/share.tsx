@@ -81,6 +81,7 @@ const trackOf = ({ name, mimeType, durationSeconds }: SharedFile): Track => ({
   durationSeconds,
   folder: "",
   artist: null,
+  peaks: null,
 });
 
 function copySharedMoment() {

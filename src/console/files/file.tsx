@@ -1,5 +1,6 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { FileMetadata, Hold } from "../../client/index.ts";
+import { useFile } from "../data.ts";
 import { Named, NameOf } from "../events/names.tsx";
 import { isWaveform, Sentence } from "../events/sentence.tsx";
 import { FileCrumbs } from "../folders/folders.tsx";
@@ -9,7 +10,7 @@ import { ask } from "../framework/dialog.tsx";
 import { addShortcuts } from "../framework/keys.ts";
 import { href, lastUrl } from "../framework/router.ts";
 import { can, client, deletionScope, seesOwnFilesOnly } from "../framework/session.ts";
-import { useData, useList } from "../framework/store.ts";
+import { useList } from "../framework/store.ts";
 import { Sharing, SignedUrl, useLinks } from "../links/sharing.tsx";
 import { MissingScopes, SCOPES } from "../parts/access.tsx";
 import { Copyable, copy } from "../parts/copy.tsx";
@@ -60,11 +61,7 @@ function formatOf({ fileType, audio, size }: FileMetadata): string {
 }
 
 export function FilePage({ id }: { id: string }) {
-  const loaded = useData(["file", id], (signal) => client.value.files.get(id, { signal }), {
-    of: ["file"],
-    on: ({ subject }) => subject.id === id,
-  });
-  const { value: file, error, reload } = loaded;
+  const { value: file, error, reload } = useFile(id);
   const latest = useRef(file);
   latest.current = file;
   useEffect(() => addShortcuts(() => shortcutsOf(latest.current ? pageActions(latest.current) : [])), []);

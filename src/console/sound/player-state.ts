@@ -9,7 +9,7 @@ import { setting } from "../framework/storage.ts";
  * the user asks for before is lost.
  */
 
-export type Track = Pick<StoredFile, "_id" | "name" | "folder" | "mimeType" | "durationSeconds" | "artist">;
+export type Track = Pick<StoredFile, "_id" | "name" | "folder" | "mimeType" | "durationSeconds" | "artist" | "peaks">;
 
 /** After this time, "previous" starts the same file again. */
 const RESTART_SECONDS = 3;

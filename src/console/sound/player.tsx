@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { FileMetadata } from "../../client/index.ts";
 import { isMeasured } from "../../client/measured.ts";
+import { useFile } from "../data.ts";
 import { addShortcuts } from "../framework/keys.ts";
 import { href, query } from "../framework/router.ts";
 import { copy } from "../parts/copy.tsx";
@@ -55,10 +56,11 @@ function TeamLink({ file }: { file: Track }) {
 /** The player at the bottom of the window. */
 export function PlayerBar({ file }: { file: Track }) {
   const isOpen = useSignal(false);
-  const channels = waveformOf(file._id).value;
+  // The list from which it plays may be older than the waveform, and the record may still be that of the file before.
+  const latest = useFile(file.peaks ? undefined : file._id).value;
+  const channels = useWaveform(file._id, file.peaks !== null || (latest?._id === file._id && latest.hasWaveform));
   const { seconds, total } = usePlace(file);
   const next = neighbor(1);
-  useEffect(() => void loadWaveform(file._id), [file._id]);
   const isEnding = next && total - seconds <= UP_NEXT_SECONDS && seconds > 0;
   return (
     <section class="player-bar" aria-label="Player" data-open={isOpen.value}>
@@ -97,7 +99,9 @@ export function PlayerBar({ file }: { file: Track }) {
 
 /** The player on the page of a file, in which a clip can be marked. */
 export function FilePlayer({ file }: { file: FileMetadata }) {
-  const { channels, note } = useWaveform(file);
+  const { audio, status, hasWaveform } = file;
+  const channels = useWaveform(file._id, hasWaveform);
+  const hasNone = status === "completed" && !hasWaveform && !channels && audio !== null && !isMeasured(audio);
   useEffect(() => {
     openOnPage(file, query.peek().get("t"));
     const remove = addShortcuts({
@@ -138,17 +142,15 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
           )}
         </div>
       )}
-      {note}
+      {hasNone && <p class="quiet">No waveform for this format.</p>}
     </Player>
   );
 }
 
-/** The waveform of a file once there is one, and a note if there won't be any. */
-function useWaveform({ _id, audio, hasWaveform, status }: FileMetadata) {
-  const channels = waveformOf(_id).value;
+/** The waveform of a file, loaded once its record says that there is one. */
+function useWaveform(id: string, isStored: boolean) {
   useEffect(() => {
-    if (hasWaveform) void loadWaveform(_id);
-  }, [_id, hasWaveform]);
-  const hasNone = status === "completed" && !hasWaveform && !channels && audio !== null && !isMeasured(audio);
-  return { channels, note: hasNone && <p class="quiet">No waveform for this format.</p> };
+    if (isStored) void loadWaveform(id);
+  }, [id, isStored]);
+  return waveformOf(id).value;
 }

@@ -10,7 +10,7 @@ const LISTED_PEAKS = 56;
 const MIN_LEVEL = 0.06;
 
 interface RowWaveProps {
-  file: Track & { peaks: number[] | null };
+  file: Track;
   tracks: () => Track[];
 }
 

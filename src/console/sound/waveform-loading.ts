@@ -3,14 +3,14 @@ import { waveformOf } from "./waveforms.ts";
 
 const loading = new Map<string, Promise<void>>();
 
-/** Loads a stored waveform, unless this tab knows it. Without it, everything works except its drawing. */
+/** Loads the waveform of a file that has one, unless this tab knows it. Without it, everything works except its drawing. */
 export function loadWaveform(id: string): Promise<void> {
   const known = waveformOf(id);
   if (known.peek() !== undefined) return Promise.resolve();
   const load = async () => {
     try {
       const channels = await client.peek().files.waveform(id);
-      // A file that has none may be measured later.
+      // The file may have been deleted meanwhile.
       if (channels) known.value ??= channels;
     } catch {
       // The next attempt may succeed.
