@@ -21,7 +21,7 @@ const match = z
       .meta({ description: "Who says the first marked word. Null if the transcript names no one." }),
     text: z.string().meta({ description: "What is said there. A long text is shortened." }),
     marks: z
-      .array(z.tuple([z.int().nonnegative(), z.int().nonnegative()]))
+      .array(z.array(z.int().nonnegative()).length(2))
       .meta({ description: "The ranges of `text` that are words of the search, in UTF-16 code units." }),
   })
   .meta({ id: "TranscriptMatch" });

@@ -22,54 +22,68 @@ const COMPILER_OPTIONS = {
 };
 
 /**
- * `STOWAGE_MAVEN=true npm run test:all` also tries these, which takes ten minutes: Maven loads the generator and its libraries from
- * Maven Central, and a run of the tests needs no network.
+ * `STOWAGE_GENERATORS=true npm run test:all` also tries the generators of other languages, which takes ten minutes, and needs
+ * Java, Maven, Python and the network.
  */
-const isTried = isExhaustive && process.env.STOWAGE_MAVEN === "true";
+const isTried = isExhaustive && process.env.STOWAGE_GENERATORS === "true";
 
-for (const [language, generator] of [
-  ["java", "java, with the library native,"],
-  ["kotlin", "kotlin"],
-] as const) {
-  test.runIf(isTried)(
-    `openapi-generator's ${generator} makes classes by which a program uploads, lists, signs, transcribes and deletes a file, and reads a user and a key`,
-    { timeout: 900_000 },
-    async () => {
-      const { key } = await newTeam();
-      const folder = mkdtempSync(join(tmpdir(), "stowage-generated-"));
-      onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-      const document = await (await fetch(`${url}/openapi.json`)).text();
-      writeFileSync(join(folder, "openapi.json"), document);
-      const { stdout } = await run(
-        "mvn",
-        [
-          ...[
-            "--quiet",
-            "--file",
-            join(generators, language, "pom.xml"),
-            "compile",
-            "exec:java",
-            "-Dexec.mainClass=Use",
-          ],
-          ...[`-Ddocument=${join(folder, "openapi.json")}`, `-Dfolder=${folder}`, `-Dexec.args=${url} ${key}`],
-        ],
-        { maxBuffer: 2 ** 26 },
-      );
-      const last = stdout.trim().split("\n").at(-1) ?? "";
-      expect(JSON.parse(last)).toEqual({
-        folder: "a/b",
-        isListed: true,
-        content: "hello",
-        language: "en",
-        hasPeaks: false,
-        isDeleted: true,
-        missing: 404,
-        email: "ada@example.com",
-        isKey: true,
-      });
-    },
-  );
+/** What each program finds. */
+const FOUND = {
+  folder: "a/b",
+  isListed: true,
+  content: "hello",
+  language: "en",
+  hasPeaks: false,
+  isDeleted: true,
+  missing: 404,
+  email: "ada@example.com",
+  isKey: true,
+};
+
+/** A folder with the document of the service. */
+async function newFolder(): Promise<{ folder: string; document: string }> {
+  const folder = mkdtempSync(join(tmpdir(), "stowage-generated-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const document = join(folder, "openapi.json");
+  writeFileSync(document, await (await fetch(`${url}/openapi.json`)).text());
+  return { folder, document };
 }
+
+/** Generates a client and runs the program that uses it. @returns what it prints */
+type Generate = (folder: string, document: string, key: string) => Promise<string>;
+
+const withMaven =
+  (language: string): Generate =>
+  async (folder, document, key) => {
+    const project = join(generators, language, "pom.xml");
+    const goals = ["--quiet", "--file", project, "compile", "exec:java", "-Dexec.mainClass=Use"];
+    const values = [`-Ddocument=${document}`, `-Dfolder=${folder}`, `-Dexec.args=${url} ${key}`];
+    return (await run("mvn", [...goals, ...values], { maxBuffer: 2 ** 26 })).stdout;
+  };
+
+const withPython: Generate = async (folder, document, key) => {
+  const bin = join(folder, "environment/bin");
+  await run("python3", ["-m", "venv", join(folder, "environment")]);
+  await run(join(bin, "pip"), ["install", "--quiet", "openapi-python-client==0.29.1"]);
+  const output = ["--output-path", join(folder, "api"), "--meta", "none"];
+  await run(join(bin, "openapi-python-client"), ["generate", "--path", document, ...output]);
+  copyFileSync(join(generators, "python/use.py"), join(folder, "use.py"));
+  return (await run(join(bin, "python"), [join(folder, "use.py"), url, key])).stdout;
+};
+
+test.runIf(isTried).for<[name: string, generate: Generate]>([
+  ["openapi-generator's java, with the library native,", withMaven("java")],
+  ["openapi-generator's kotlin", withMaven("kotlin")],
+  ["openapi-python-client", withPython],
+])(
+  "%s makes classes by which a program uploads, lists, signs, transcribes and deletes a file, and reads a user and a key",
+  { timeout: 900_000 },
+  async ([, generate]) => {
+    const [{ key }, { folder, document }] = await Promise.all([newTeam(), newFolder()]);
+    const printed = await generate(folder, document, key);
+    expect(JSON.parse(printed.trim().split("\n").at(-1) ?? "")).toEqual(FOUND);
+  },
+);
 
 exhaustive(
   "openapi-typescript generates types by which a program uploads, lists, signs and deletes a file, and reads a user",
