@@ -161,6 +161,7 @@ CREATE TABLE `files` (
 	`size_bytes` integer NOT NULL,
 	`processed_at` integer,
 	`user_id` text,
+	`has_transcript` integer DEFAULT false NOT NULL,
 	`reserved_bytes` integer NOT NULL,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
@@ -204,6 +205,7 @@ CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE "fi
 CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE "files"."processed_at" is null;--> statement-breakpoint
 CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE "files"."status" = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE "files"."file_type" <> 'audio file';--> statement-breakpoint
+CREATE INDEX `files_transcribed` ON `files` (`team_id`,`id`) WHERE "files"."has_transcript";--> statement-breakpoint
 CREATE INDEX `files_owner` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE "files"."user_id" is not null;--> statement-breakpoint
 CREATE INDEX `files_owner_name` ON `files` (`team_id`,`user_id`,`name_key`,`id`,`search_text`) WHERE "files"."user_id" is not null;--> statement-breakpoint
 CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`id`) WHERE "files"."user_id" is not null and "files"."folder" <> '';--> statement-breakpoint

@@ -401,6 +401,125 @@ export interface UploadToken {
   /** The largest number of files. */
   maxFiles: number;
 }
+export interface ListedFile {
+  /** The `id`, as the API calls it. */
+  _id: string;
+  /** Identifies the record. */
+  id: string;
+  /** The id of the team. */
+  teamId: string;
+  /** The name of the file that was uploaded. */
+  originalName: string;
+  /** The type of the file, by its content. */
+  fileType: FileType;
+  /** The state. */
+  status: ProcessingStatus;
+  /** When it was created. */
+  createdAt: string;
+  /** When it last changed. */
+  updatedAt: string;
+  /** The version. Pass it as `version` to change only this version. */
+  __v: number;
+  /** `{id}-{originalName}`. */
+  filename: string;
+  /** The private URL of the object in the store. It can't be opened: request a signed URL or a link. */
+  path: string;
+  /** Bytes. */
+  size: number;
+  /** Detected from content. */
+  mimeType: string;
+  /** Null unless the file is audio. */
+  durationSeconds: number | null;
+  /** The display and download name. */
+  name: string;
+  /** Empty: outside all folders. */
+  folder: string;
+  /** Your own ID of the file. */
+  reference: string | null;
+  /** The tags. */
+  tags: Array<string>;
+  /** When the service deletes the file. Null: never. */
+  deleteAfter: string | null;
+  /** The key or session that began the upload, and its user. Never changes. */
+  uploadedBy: {
+    /** The id of the API key or session. */
+    keyId: string;
+    /** The id of the user. Null if there is none. */
+    userId: string | null;
+    /** The name of the user, or of a key without a user, as in events. Null if it has none, or is deleted. */
+    name?: string | null;
+  };
+  /** Whether a transcript is set. */
+  hasTranscript: boolean;
+  /** From the tags of the audio, up to 200 characters. */
+  title: string | null;
+  /** The waveform as 56 bars of 0 to 99. Null as long as there is no waveform. */
+  peaks: Array<number> | null;
+  /** From the tags of the audio, up to 200 characters. */
+  artist: string | null;
+  /** The upload token that began the upload, or its `owner`: the `_id` of its creation. Null for any other caller. */
+  uploadTokenId?: string | null;
+  /** Null for a resumable upload until its bytes were read back. */
+  sha256?: string | null;
+  /** When processing ended. Null until then. */
+  processedAt?: string | null;
+  /** Why processing failed. Null unless it did. */
+  failure?: ProcessingFailure | null;
+  /** Null until processed, and for files that are not audio. */
+  audio?: AudioMetadata | null;
+  /** Whether there is a waveform: measured by the service, or set by a client. */
+  hasWaveform?: boolean;
+  /** Null until a transcript is set. */
+  transcript?: Transcript | null;
+  /** Your own fields. */
+  metadata?: Record<string, unknown>;
+  /** Why the file can't be deleted. Null if it can. */
+  hold?: Hold | null;
+}
+export interface ProcessingFailure {
+  /** Why it failed. */
+  code: FailureCode;
+  /** A text for people, which may change. */
+  message: string;
+}
+export interface AudioMetadata {
+  /** The container of the audio. */
+  container: string | null;
+  /** The codec of the audio. */
+  codec: string | null;
+  /** Null if the file does not state it. */
+  durationSeconds: number | null;
+  /** Hertz. */
+  sampleRate: number | null;
+  /** The number of channels. */
+  channels: number | null;
+  /** Bits per second. */
+  bitrate: number | null;
+  /** Whether the codec is lossless. */
+  lossless: boolean | null;
+  /** The tags. */
+  tags: Record<string, string | number>;
+}
+export interface Transcript {
+  /** A BCP 47 tag. Null if it was not given. */
+  language: string | null;
+  /** Bytes. */
+  size: number;
+  /** The cues with a text. */
+  cues: number;
+  /** Cues that were sent without a text or readable times. They are left out. */
+  skippedCues: number;
+  /** When it last changed. */
+  updatedAt: string;
+}
+export interface Hold {
+  /** Why the file is held. */
+  reason: string;
+  /** When it was created. */
+  createdAt: string;
+  /** The key or session that created it, with its user. */
+  createdBy: Creator;
+}
 export interface StoredFile {
   /** The `id`, as the API calls it. */
   _id: string;
@@ -442,6 +561,8 @@ export interface StoredFile {
   deleteAfter: string | null;
   /** The key or session that began the upload, and its user. Never changes. */
   uploadedBy: Creator;
+  /** Whether a transcript is set. */
+  hasTranscript: boolean;
   /** From the tags of the audio, up to 200 characters. */
   title: string | null;
   /** The waveform as 56 bars of 0 to 99. Null as long as there is no waveform. */
@@ -513,6 +634,8 @@ export interface FileMetadata extends FileStatus {
     /** The name of the user, or of a key without a user, as in events. Null if it has none, or is deleted. */
     name: string | null;
   };
+  /** Whether a transcript is set. */
+  hasTranscript: boolean;
   /** From the tags of the audio, up to 200 characters. */
   title: string | null;
   /** The waveform as 56 bars of 0 to 99. Null as long as there is no waveform. */
@@ -535,50 +658,6 @@ export interface FileMetadata extends FileStatus {
   metadata: Record<string, unknown>;
   /** Why the file can't be deleted. Null if it can. */
   hold: Hold | null;
-}
-export interface ProcessingFailure {
-  /** Why it failed. */
-  code: FailureCode;
-  /** A text for people, which may change. */
-  message: string;
-}
-export interface AudioMetadata {
-  /** The container of the audio. */
-  container: string | null;
-  /** The codec of the audio. */
-  codec: string | null;
-  /** Null if the file does not state it. */
-  durationSeconds: number | null;
-  /** Hertz. */
-  sampleRate: number | null;
-  /** The number of channels. */
-  channels: number | null;
-  /** Bits per second. */
-  bitrate: number | null;
-  /** Whether the codec is lossless. */
-  lossless: boolean | null;
-  /** The tags. */
-  tags: Record<string, string | number>;
-}
-export interface Transcript {
-  /** A BCP 47 tag. Null if it was not given. */
-  language: string | null;
-  /** Bytes. */
-  size: number;
-  /** The cues with a text. */
-  cues: number;
-  /** Cues that were sent without a text or readable times. They are left out. */
-  skippedCues: number;
-  /** When it last changed. */
-  updatedAt: string;
-}
-export interface Hold {
-  /** Why the file is held. */
-  reason: string;
-  /** When it was created. */
-  createdAt: string;
-  /** The key or session that created it, with its user. */
-  createdBy: Creator;
 }
 export interface FileStatus {
   /** The `id`, as the API calls it. */
@@ -759,13 +838,14 @@ export interface Schemas {
   Delivery: Delivery;
   Redelivery: Redelivery;
   UploadToken: UploadToken;
-  StoredFile: StoredFile;
-  UnfinishedUpload: UnfinishedUpload;
-  FileMetadata: FileMetadata;
+  ListedFile: ListedFile;
   ProcessingFailure: ProcessingFailure;
   AudioMetadata: AudioMetadata;
   Transcript: Transcript;
   Hold: Hold;
+  StoredFile: StoredFile;
+  UnfinishedUpload: UnfinishedUpload;
+  FileMetadata: FileMetadata;
   ProcessingStatus: FileStatus;
   Waveform: Waveform;
   FoundTranscript: FoundTranscript;
@@ -1194,13 +1274,17 @@ export interface Api {
       reference?: string | undefined;
       /** The ID of a user, for the files that the user uploaded. */
       uploadedBy?: string | undefined;
+      /** Files with a transcript, or without one. `false` only together with another filter. */
+      hasTranscript?: boolean | undefined;
       /** Up to 10 words, in any order and case, and without accents: `cafe` finds `Café`. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders. */
       search?: string | undefined;
       /** `-`: descending. */
       sort?: "-createdAt" | "createdAt" | "name" | "-name" | undefined;
+      /** Each file has all of its metadata. With a `limit` above 20, the request is heavy, and above 100 it is invalid. */
+      include?: "metadata" | undefined;
     };
     body: undefined;
-    response: Data<Array<StoredFile>>;
+    response: Data<Array<ListedFile>>;
   };
   "POST /docs/v1/uploads": {
     query: {

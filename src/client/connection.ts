@@ -307,7 +307,7 @@ export class Connection extends Sender {
     if (path.includes("{id}") && !id) throw new TypeError(`The ID is "${id}".`);
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries<unknown>({ ...query }))
-      if (value !== undefined && value !== false) search.set(name, String(value));
+      if (value !== undefined) search.set(name, String(value));
     const target = path.replace("{id}", encodeURIComponent(id ?? "")) + (search.size > 0 ? `?${search}` : "");
     const sent = {
       method,

@@ -45,8 +45,13 @@ export class Files extends Resource {
     return this.connection.json("POST /docs/v1/uploadtokens", { body: token, isIdempotent: true }, options);
   }
 
-  /** Lists the team's files. Default order: newest first, or by name if `name` or `search` is given. */
-  list(filters?: FileFilters, options?: CallOptions): List<Schemas["StoredFile"]> {
+  /**
+   * Lists the team's files. Default order: newest first, or by name if `name` or `search` is given. With `include: "metadata"`,
+   * each has what `get` returns.
+   */
+  list(filters: FileFilters & { include: "metadata" }, options?: CallOptions): List<Schemas["FileMetadata"]>;
+  list(filters?: FileFilters, options?: CallOptions): List<Schemas["StoredFile"]>;
+  list(filters?: FileFilters, options?: CallOptions): List<Schemas["ListedFile"]> {
     return this.connection.list("GET /docs/v1/uploads", { query: filters }, options);
   }
 

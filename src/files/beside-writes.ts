@@ -67,6 +67,9 @@ const isCurrent = (file: FileKey, kind: Kind) =>
 /** The file is listed, or in the trash. */
 const isKept = (file: FileOf) => or(hasRow(files, isFile(file)), hasRow(removed, and(isRemoved(file), isTrashed)));
 
+/** What lists show of the objects beside a file. */
+const marks = (kind: Kind, isThere: boolean) => (kind === "transcript" ? { hasTranscript: isThere } : {});
+
 const whenReplaced = (now: number) => ({ state: "replaced" as const, dueAt: now + MAX_LATE_WRITE_MILLISECONDS });
 
 /** Reserves the quota that the new object needs, and inserts its row. @returns why it did not; null if it did */
@@ -142,8 +145,12 @@ async function finish(
   // Before the row, because a repetition must not change the file again.
   const note = db
     .update(files)
-    .set(changed(now))
+    .set({ ...changed(now), ...marks(kind, true) })
     .where(and(isFile(file), hasRow(fileObjects, canFinish)));
+  const mark = db
+    .update(removed)
+    .set({ file: sql`json_set(${removed.file}, '$.has_transcript', 1)` })
+    .where(and(isRemoved(file), isTrashed, hasRow(fileObjects, canFinish)));
   const finished = db.update(fileObjects).set({ state: "current", dueAt: null, updatedAt: now }).where(canFinish);
   const updatedAt = sql<number | null>`(select ${fileObjects.updatedAt} from ${fileObjects} where ${isOwn})`;
   const isAbandoned = sql<0 | 1>`not ${hasRow(fileObjects, and(isOwn, isWriting))}`;
@@ -154,7 +161,8 @@ async function finish(
     isThere: isThere.as("there"),
   });
   const updated = { type: FILE_EVENTS.updated, initiator: actor ?? SYSTEM, file, fields: [kind], about: [kind] };
-  const batch = { replace, note: recordedFile(deps, updated, note), finished, end };
+  const inTrash = kind === "transcript" ? [mark] : [];
+  const batch = { replace, note: recordedFile(deps, updated, note), inTrash, finished, end };
   // The caller had the right when the write began.
   return (await writeWithEvent(deps, batch, { isIdempotent: true, caller: null })).end[0];
 }
@@ -212,7 +220,7 @@ export async function deleteObject(deps: Deps, actor: TeamActor, id: string, kin
   const isDeletable = and(isCurrent(file, kind), hasRow(files, isFile(file)));
   const note = db
     .update(files)
-    .set(changed(now))
+    .set({ ...changed(now), ...marks(kind, false) })
     .where(and(isFile(file), hasRow(fileObjects, isDeletable)));
   const replaced = whenReplaced(now);
   const { version, dueAt } = fileObjects;

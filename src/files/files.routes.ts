@@ -22,6 +22,7 @@ import {
   type StoredFile,
 } from "./files.ts";
 import { fileHeld } from "./holds.ts";
+import type { ListedFile } from "./lists.ts";
 import { reprocessFile } from "./processing.ts";
 import { checkDeleteAfter, properties, propertiesExample } from "./properties.routes.ts";
 import { updateFile } from "./properties.ts";
@@ -94,6 +95,11 @@ export const fileRecord = describeRecord({
       creator.meta({ description: UPLOADED_BY }),
       { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
       ({ keyId, userId }) => ({ keyId, userId }),
+    ),
+    hasTranscript: field(
+      z.boolean().meta({ description: "Whether a transcript is set." }),
+      false,
+      (file) => file.hasTranscript,
     ),
     title: field(nullable(z.string(), FROM_TAGS), "Interview", (file) => file.title),
     peaks: field(
@@ -226,6 +232,22 @@ const metadataRecord = describeRecord({
     ),
   },
 });
+
+/** A file in a list. */
+export const listedFileRecord = {
+  schema: z
+    .strictObject({
+      ...metadataRecord.schema.partial().shape,
+      ...fileRecord.schema.shape,
+      uploadedBy: metadataRecord.schema.shape.uploadedBy.partial({ name: true }).meta({ description: UPLOADED_BY }),
+    })
+    .meta({
+      id: "ListedFile",
+      description: "The fields that a `StoredFile` lacks are there only with `include=metadata`.",
+    }),
+  example: fileRecord.example,
+  render: (file: ListedFile) => ("audio" in file ? metadataRecord.render(file) : fileRecord.render(file)),
+};
 
 /* One file */
 

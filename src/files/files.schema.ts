@@ -25,6 +25,8 @@ const filesTable = sqliteTable(
     processedAt: integer("processed_at"),
     /** Its owner: the user whose session or key began the upload. Null for a key without a user. */
     userId: text("user_id"),
+    /** Whether a transcript is current among the objects beside it, see beside-writes.ts. */
+    hasTranscript: integer("has_transcript", { mode: "boolean" }).notNull().default(false),
     /** The bytes that count against the team's quota: those of the file and of its transcript. */
     reservedBytes: integer("reserved_bytes").notNull(),
     createdAt: integer("created_at").notNull(),
@@ -98,6 +100,7 @@ const filesTable = sqliteTable(
     index("files_unprocessed").on(t.teamId, t.id).where(isUnprocessed),
     index("files_failed").on(t.teamId, t.id).where(isFailed),
     index("files_type").on(t.teamId, t.fileType, t.id).where(isNotAudio),
+    index("files_transcribed").on(t.teamId, t.id).where(isTranscribed),
     // Each of these costs a row only for a file that has an owner.
     index("files_owner").on(t.teamId, t.userId, t.id, t.sizeBytes).where(isOwned),
     index("files_owner_name").on(t.teamId, t.userId, t.nameKey, t.id, t.searchText).where(isOwned),
@@ -122,6 +125,7 @@ export const isAwaitingStep: SQL = sql`${files.dueAt} is not null`;
 export const isUnprocessed: SQL = sql`${files.processedAt} is null`;
 export const isFailed: SQL = sql`${files.status} = 'failed'`;
 export const isNotAudio: SQL = sql`${files.fileType} <> 'audio file'`;
+export const isTranscribed: SQL = sql`${files.hasTranscript}`;
 export const isInFolder: SQL = sql`${files.folder} <> ''`;
 export const hasReference: SQL = sql`${files.reference} is not null`;
 /** Has an owner, who is a user, see access/own-files.ts. */

@@ -64,6 +64,7 @@ export const FACTS = {
   /** JSON. */
   tags: files.tags,
   peaks: currentPreview("waveform"),
+  hasTranscript: sql<0 | 1>`${files.hasTranscript}`,
   title: shown(sql`json_extract(${files.audio}, '$.tags.title')`),
   artist: shown(sql`json_extract(${files.audio}, '$.tags.artist')`),
   fileType: files.fileType,
@@ -117,6 +118,7 @@ export interface Hold {
 export const toStoredFile = (deps: Deps, row: ListedRow) => ({
   ...row,
   tags: JSON.parse(row.tags) as string[],
+  hasTranscript: row.hasTranscript === 1,
   /** Its private URL in the store. */
   path: deps.signer.url(objectKey(row)),
 });
@@ -192,14 +194,46 @@ export const fileById = preparedQuery((db, param: Param<FileOf>) =>
     .from(files)
     .where(isFileParam(param)),
 );
-const metadataById = preparedQuery((db, param: Param<FileOf>) => {
-  const { uploadTokenId, sha256, processedAt, failureCode, failureMessage, audio, metadata, hold } = files;
-  const columns = { uploadTokenId, sha256, processedAt, failureCode, failureMessage, audio, metadata, hold };
-  const uploaderName = nameOfActor({ ...files, teamId: teamOfFile }).as("uploader_name");
-  return db
-    .select({ ...LISTED_COLUMNS, ...columns, uploaderName, transcript: currentObject("transcript").as("transcript") })
-    .from(files)
-    .where(isFileParam(param));
+
+/** The columns of the metadata of a file. Reading them reads up to four rows, where those of a list read two. */
+export const METADATA_COLUMNS = {
+  ...LISTED_COLUMNS,
+  uploadTokenId: files.uploadTokenId,
+  sha256: files.sha256,
+  processedAt: files.processedAt,
+  failureCode: files.failureCode,
+  failureMessage: files.failureMessage,
+  audio: files.audio,
+  metadata: files.metadata,
+  hold: files.hold,
+  uploaderName: nameOfActor({ ...files, teamId: teamOfFile }).as("uploader_name"),
+  transcript: currentObject("transcript").as("transcript"),
+};
+const metadataById = preparedQuery((db, param: Param<FileOf>) =>
+  db.select(METADATA_COLUMNS).from(files).where(isFileParam(param)),
+);
+
+export type MetadataRow = ListedRow &
+  Pick<
+    FileRow,
+    "uploadTokenId" | "sha256" | "processedAt" | "failureCode" | "failureMessage" | "audio" | "metadata" | "hold"
+  > & {
+    uploaderName: string | null;
+    transcript: string | null;
+  };
+
+export const toMetadata = (deps: Deps, row: MetadataRow): FileMetadata => ({
+  ...toStoredFile(deps, row),
+  uploaderName: row.uploaderName,
+  uploadTokenId: row.uploadTokenId,
+  sha256: row.sha256,
+  processedAt: row.processedAt,
+  failure: failureOf(row),
+  audio: row.audio === null ? null : JSON.parse(row.audio),
+  hasWaveform: row.peaks !== null,
+  transcript: parseObject(row.transcript),
+  metadata: JSON.parse(row.metadata),
+  hold: row.hold === null ? null : JSON.parse(row.hold),
 });
 
 /** @throws `not_found` */
@@ -211,19 +245,7 @@ export async function fetchMetadata(
   const { rows } = await readAs(deps, credential, (viewer) => metadataById({ ...viewer, id }));
   const [row] = rows;
   if (!row) throw new AppError("not_found");
-  return {
-    ...toStoredFile(deps, row),
-    uploaderName: row.uploaderName,
-    uploadTokenId: row.uploadTokenId,
-    sha256: row.sha256,
-    processedAt: row.processedAt,
-    failure: failureOf(row),
-    audio: row.audio === null ? null : JSON.parse(row.audio),
-    hasWaveform: row.peaks !== null,
-    transcript: parseObject(row.transcript),
-    metadata: JSON.parse(row.metadata),
-    hold: row.hold === null ? null : JSON.parse(row.hold),
-  };
+  return toMetadata(deps, row);
 }
 
 /**

@@ -1,9 +1,19 @@
 import * as z from "zod";
 import { FILE_TYPES } from "../audio/media-type.ts";
+import { invalidField } from "../errors.ts";
 import { foldedWords } from "../folding.ts";
 import { listOperation } from "../http/operation.ts";
-import { id, instant, nameFilter, pageQuery, pageRequest } from "../http/validation.ts";
-import { fileRecord, filesTag } from "./files.routes.ts";
+import {
+  DEFAULT_LIMIT,
+  id,
+  instant,
+  MAX_LIMIT,
+  nameFilter,
+  pageQuery,
+  pageRequest,
+  rejectableLimit,
+} from "../http/validation.ts";
+import { filesTag, listedFileRecord } from "./files.routes.ts";
 import { FILE_STATES } from "./files.ts";
 import { examinesFiles, FILE_ORDERS, listFiles, MAX_SEARCHED_WORDS, SEARCHED_NAMES } from "./lists.ts";
 import { folder, reference, tag } from "./properties.routes.ts";
@@ -33,6 +43,7 @@ const list = listOperation(
       "So is a search, which may also return such a page; " +
       `it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
     query: pageQuery("files").extend({
+      limit: rejectableLimit,
       status: z.enum(FILE_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
       name: nameFilter(MAX_NAME_FILTER)
@@ -47,6 +58,11 @@ const list = listOperation(
       uploadedBy: id.optional().meta({
         description: "The ID of a user, for the files that the user uploaded.",
       }),
+      hasTranscript: z
+        .enum(["true", "false"])
+        .transform((value) => value === "true")
+        .optional()
+        .meta({ description: "Files with a transcript, or without one. `false` only together with another filter." }),
       search: nameFilter(MAX_NAME_FILTER)
         .refine((text) => {
           const count = foldedWords(text).length;
@@ -66,12 +82,31 @@ const list = listOperation(
           description: "`-`: descending.",
           "x-enum-varnames": FILE_ORDERS.map((order) => ORDER_NAMES[order]),
         }),
+      include: z
+        .literal("metadata")
+        .optional()
+        .meta({
+          description: `Each file has all of its metadata. With a \`limit\` above ${DEFAULT_LIMIT}, the request is heavy, and above ${MAX_LIMIT} it is invalid.`,
+        }),
     }),
-    isHeavy: (query, isContributor) => query.search !== undefined || examinesFiles(query, isContributor),
-    success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },
+    isHeavy: (query, isContributor) =>
+      query.search !== undefined ||
+      (query.include !== undefined && (query.limit ?? 0) > DEFAULT_LIMIT) ||
+      examinesFiles(query, isContributor),
+    success: {
+      description: "A page of files.",
+      noun: "Files",
+      schema: listedFileRecord.schema,
+      example: listedFileRecord.example,
+    },
   },
-  ({ deps, credential, query }) => listFiles(deps, credential, query, pageRequest(query)),
-  fileRecord.render,
+  ({ deps, credential, query: { limit, page, cursor, ...query } }) => {
+    if (query.include !== undefined && (limit ?? 0) > MAX_LIMIT) {
+      throw invalidField("limit", `Must be at most ${MAX_LIMIT} with \`include\`.`);
+    }
+    return listFiles(deps, credential, query, pageRequest({ limit, page, cursor }));
+  },
+  listedFileRecord.render,
 );
 
 export const operations = {

@@ -3,6 +3,7 @@ import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { type Credential, readAs } from "../access/authorization.ts";
 import { type FilesOf, filesOf, filesOfTeamParam } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
+import { invalidField } from "../errors.ts";
 import { foldedWords } from "../folding.ts";
 import { type Param, preparedQuery, type Query, qualified } from "../platform/db.ts";
 import {
@@ -31,10 +32,21 @@ import {
   isNotAudio,
   isOwned,
   isOwnedInFolder,
+  isTranscribed,
   isUnprocessed,
   teamOfFile,
 } from "./files.schema.ts";
-import { type FILE_STATES, LISTED_COLUMNS, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
+import {
+  type FILE_STATES,
+  type FileMetadata,
+  LISTED_COLUMNS,
+  type ListedRow,
+  METADATA_COLUMNS,
+  type MetadataRow,
+  type StoredFile,
+  toMetadata,
+  toStoredFile,
+} from "./files.ts";
 import { folderKey, nameKey } from "./names.ts";
 
 /*
@@ -61,11 +73,17 @@ export interface FileFilters {
   search?: string | undefined;
   /** The owner, see own-files.ts. */
   uploadedBy?: string | undefined;
+  /** False only together with another filter: no index serves it. */
+  hasTranscript?: boolean | undefined;
 }
 
 /** By default, lists with `name` or `search` are ordered by name, and all others newest first. */
 export const FILE_ORDERS = ["-createdAt", "createdAt", "name", "-name"] as const;
-type FileQuery = FileFilters & { sort?: (typeof FILE_ORDERS)[number] | undefined };
+type FileQuery = FileFilters & {
+  sort?: (typeof FILE_ORDERS)[number] | undefined;
+  /** What each file has besides what a list shows. */
+  include?: "metadata" | undefined;
+};
 /** An order is that of an index, from either end. */
 type IndexOrder = "createdAt" | "name";
 
@@ -74,6 +92,8 @@ type IndexOrder = "createdAt" | "name";
  * more for each waveform of the page.
  */
 const EXAMINED_FILES = 440;
+/** Fewer with the metadata of a page, which is two more rows for each file. */
+const EXAMINED_WITH_METADATA = 340;
 /** Names that a search examines in an index. It may read each twice: with the files of a page, less than 5,000 rows. */
 export const SEARCHED_NAMES = 2440;
 
@@ -96,6 +116,7 @@ const CONDITIONS: Conditions = {
     or(eq(files.folder, folder), sql`substr(${files.folder}, 1, length(${folder}) + 1) = ${`${folder}/`}`),
   reference: (reference) => eq(files.reference, reference),
   uploadedBy: (owner) => eq(files.userId, owner),
+  hasTranscript: (isThere) => eq(files.hasTranscript, isThere),
   search: (text) => {
     const keys = foldedWords(text).map((word) => nameKey(word));
     return and(...keys.map((key) => sql`instr(${files.nameKey}, ${key}) + instr(${files.searchText}, ${key}) > 0`));
@@ -161,6 +182,7 @@ const INDEXES = {
   // Pending and processing files, so that a claim changes no index.
   unprocessed: byId(from(sql`files_unprocessed`), [], () => isUnprocessed),
   fileType: byId(from(sql`files_type`), ["fileType"], ofType),
+  transcribed: byId(from(sql`files_transcribed`), ["hasTranscript"], () => isTranscribed),
   reference: byId(from(sql`files_reference`), ["reference"], ofReference),
   tag: byId(
     filesOfTag,
@@ -177,7 +199,8 @@ const INDEXES = {
 };
 
 /** Most files are completed audio files, so only the index of all files serves those. */
-function indexFor({ uploadedBy, folder, tag, reference, status, fileType }: FileFilters, order: IndexOrder): Index {
+function indexFor(filters: FileFilters, order: IndexOrder): Index {
+  const { uploadedBy, folder, tag, reference, status, fileType, hasTranscript } = filters;
   // A list of an owner examines no file of another: its cursor would name it.
   if (uploadedBy !== undefined) {
     if (order === "name") return INDEXES.ownerName;
@@ -189,7 +212,8 @@ function indexFor({ uploadedBy, folder, tag, reference, status, fileType }: File
   if (folder) return INDEXES.folder;
   if (status === "failed") return INDEXES.failed;
   if (status !== undefined && status !== "completed") return INDEXES.unprocessed;
-  return fileType !== undefined && fileType !== "audio file" ? INDEXES.fileType : INDEXES.listed;
+  if (fileType !== undefined && fileType !== "audio file") return INDEXES.fileType;
+  return hasTranscript ? INDEXES.transcribed : INDEXES.listed;
 }
 
 /** How a list is read. */
@@ -202,9 +226,11 @@ interface Plan {
   unserved: (keyof FileFilters)[];
   /** Examines only names in the index. */
   isSearch: boolean;
+  /** What each file has. */
+  columns: typeof columns;
 }
 
-function planOf({ sort, ...query }: FileQuery): Plan {
+function planOf({ sort, include, ...query }: FileQuery): Plan {
   // All files are under "".
   const given = FILTERS.filter((name) => query[name] !== undefined && !(name === "under" && query.under === ""));
   const filters: FileFilters = Object.fromEntries(given.map((name) => [name, query[name]]));
@@ -212,7 +238,8 @@ function planOf({ sort, ...query }: FileQuery): Plan {
   const index = indexFor(filters, order.replace("-", "") as IndexOrder);
   const unserved = given.filter((name) => !index.serves.includes(name));
   const isSearch = index.order === "name" && unserved.join() === "search";
-  return { filters, index, isDescending: order.startsWith("-"), unserved, isSearch };
+  const selected = include === "metadata" ? metadataColumns : columns;
+  return { filters, index, isDescending: order.startsWith("-"), unserved, isSearch, columns: selected };
 }
 
 /** Whether a page examines files one by one. A search of only names has a separate limit. A contributor lists only the own files. */
@@ -245,12 +272,15 @@ function pageOf(plan: Plan, list: string, request: PageRequest): PageClauses {
 }
 
 /** Drizzle needs an alias for each column of a source that is SQL, and qualifies only columns within nested SQL. */
-export const columns = Object.fromEntries(
-  Object.entries(LISTED_COLUMNS).map(([name, column]) => [
-    name,
-    sql`${is(column, SQL.Aliased) ? column.sql : sql`${column}`}`.as(name),
-  ]),
-) as unknown as { [Name in keyof ListedRow]: SQL.Aliased<ListedRow[Name]> };
+const aliased = <Row>(selected: Record<keyof Row & string, unknown>) =>
+  Object.fromEntries(
+    Object.entries(selected).map(([name, column]) => [
+      name,
+      sql`${is(column, SQL.Aliased) ? column.sql : sql`${column}`}`.as(name),
+    ]),
+  ) as unknown as { [Name in keyof Row]: SQL.Aliased<Row[Name]> };
+export const columns = aliased<ListedRow>(LISTED_COLUMNS);
+const metadataColumns = aliased<MetadataRow>(METADATA_COLUMNS);
 
 /** The most frequent list. */
 const allFiles = preparedQuery((db, param: Param<{ teamId: string } & KeysetValues>) => {
@@ -283,7 +313,7 @@ function isMatch({ filters, unserved }: Plan): SQL {
 /** The files of a page, if the index serves every filter. */
 const servedFiles = ({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses) =>
   db
-    .select(columns)
+    .select(plan.columns)
     .from(plan.index.from)
     .where(isInIndex(plan, whose, page.where))
     .orderBy(...page.orderBy)
@@ -305,30 +335,39 @@ function examinedFiles({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClaus
     .$dynamic();
   // Each row of a tag is two rows: that of the tag and that of the file.
   const rowsOfEntry = index === INDEXES.tag ? 2 : 1;
-  const maxRows = isSearch ? SEARCHED_NAMES : Math.floor(EXAMINED_FILES / rowsOfEntry);
+  const maxFiles = plan.columns === columns ? EXAMINED_FILES : EXAMINED_WITH_METADATA;
+  const maxRows = isSearch ? SEARCHED_NAMES : Math.floor(maxFiles / rowsOfEntry);
   const found = sql`(${scan(db, rows, (examined) => sql`${examined.isMatch}`, page, maxRows)}) found`;
   return db
-    .select({ ...columns, isEnd: sql<0 | 1>`found.isEnd`.as("isEnd") })
+    .select({ ...plan.columns, isEnd: sql<0 | 1>`found.isEnd`.as("isEnd") })
     .from(sql`${found} cross join ${files} on ${teamOfFile} = found.team and ${files.id} = found.fileId`);
 }
+
+const isWithMetadata = (row: ListedRow): row is MetadataRow => "audio" in row;
+
+/** A file in a list. Whoever asks for the metadata gets all of it. */
+export type ListedFile = StoredFile | FileMetadata;
 
 /**
  * Lists files. With a combination of filters that no index serves (`examinesFiles`), a page can be short or empty and still
  * have a next page.
- * @throws `invalid_input` for a cursor of another list, or a page number beyond what the list examines
+ * @throws `invalid_input` for a cursor of another list, a page number beyond what the list examines, or only the files without a transcript
  */
 export async function listFiles(
   deps: Deps,
   credential: Credential<"files:read">,
   query: FileQuery,
   request: PageRequest,
-): Promise<Page<StoredFile>> {
+): Promise<Page<ListedFile>> {
   const { filters, index } = planOf(query);
+  if (filters.hasTranscript === false && Object.keys(filters).length === 1) {
+    throw invalidField("hasTranscript", "Can be `false` only together with another filter.");
+  }
   const list = listName("files", { ...filters, sort: query.sort });
   const nameOf = index.order === "name" ? (row: ListedRow) => row.nameKey : undefined;
   const { rows } = await readAs(deps, credential, (viewer): Query<(ListedRow & MayBeEnd)[]> => {
     const { teamId, ownerId } = viewer;
-    const isDefault = index === INDEXES.listed && Object.keys(filters).length === 0;
+    const isDefault = query.include === undefined && index === INDEXES.listed && Object.keys(filters).length === 0;
     if (ownerId === null && isDefault && (query.sort ?? "-createdAt") === "-createdAt") {
       return allFiles({ teamId, ...keysetValues(list, "newest first", request) });
     }
@@ -337,5 +376,5 @@ export async function listFiles(
     return plan.unserved.length === 0 ? servedFiles(deps, plan, viewer, page) : examinedFiles(deps, plan, viewer, page);
   });
   const { items, next } = cutScan(list, request, rows, nameOf);
-  return { items: items.map((row) => toStoredFile(deps, row)), next };
+  return { items: items.map((row) => (isWithMetadata(row) ? toMetadata(deps, row) : toStoredFile(deps, row))), next };
 }

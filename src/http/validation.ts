@@ -284,10 +284,14 @@ const positiveInteger = ({ clampTo, ...meta }: { description: string; clampTo: n
 export const DEFAULT_LIMIT = 20;
 export const MAX_LIMIT = 100;
 
-export const pageLimit = positiveInteger({
-  description: `Page size. Values above ${MAX_LIMIT} count as ${MAX_LIMIT}. Default ${DEFAULT_LIMIT}.`,
-  clampTo: MAX_LIMIT,
-});
+const limitUpTo = (clampTo: number) =>
+  positiveInteger({
+    description: `Page size. Values above ${MAX_LIMIT} count as ${MAX_LIMIT}. Default ${DEFAULT_LIMIT}.`,
+    clampTo,
+  });
+export const pageLimit = limitUpTo(MAX_LIMIT);
+/** Of a list that may reject larger pages: each of them is `MAX_LIMIT + 1`. */
+export const rejectableLimit = limitUpTo(MAX_LIMIT + 1);
 
 /** @param list the list's name in cursors */
 export const cursorOf = (list: string) =>
@@ -312,11 +316,15 @@ export const pageRequest = ({
   limit = DEFAULT_LIMIT,
   page = 1,
   cursor,
-}: z.output<ReturnType<typeof pageQuery>>): PageRequest => ({ limit, page, cursor });
+}: z.output<ReturnType<typeof pageQuery>>): PageRequest => ({
+  limit: Math.min(limit, MAX_LIMIT),
+  page,
+  cursor,
+});
 
 /** Whether a numbered page ends beyond its list's first 100 rows, all of which D1 reads. */
 export const isDeepPage = ({ limit = DEFAULT_LIMIT, page = 1 }: { limit?: number; page?: number }): boolean =>
-  page * limit > MAX_LIMIT;
+  page * Math.min(limit, MAX_LIMIT) > MAX_LIMIT;
 
 /** The header that `setNextLink` sets, for OpenAPI. */
 export const nextLinkHeader = { Link: 'The next page, `rel="next"`. Absent on the last page.' };

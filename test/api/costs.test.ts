@@ -500,8 +500,8 @@ describe("The rows written for a transcript", () => {
   test("are those of the file and the transcript, and of the event, and a read adds one", async () => {
     const { id } = await put();
     const [first, second] = [(await set(id)).inTotal, (await set(id)).inTotal];
-    // One is that of the index of transcripts. Two count its bytes until it is replaced, and two no longer.
-    expect([first.rowsWritten, second.rowsWritten]).toEqual([9, 13]);
+    // Two are those of the indexes of transcripts and of files with one. Two count its bytes until it is replaced, and two no longer.
+    expect([first.rowsWritten, second.rowsWritten]).toEqual([10, 14]);
     expect((await send(getting, pathTo(routeNamed(getting), id), { token: team.token })).inTotal.rowsRead).toBe(
       CREDENTIAL_ROWS + 2,
     );
@@ -652,12 +652,12 @@ describe("With 100,000 files, users and events in a team", () => {
   const insertFiles = (team: Team, rows: number) =>
     DB.prepare(
       `insert into files (etag, mime_type, id, team_id, key_id, original_name, name_key, status, file_type, folder, reference, tags, search_keys,
-         reserved_bytes, size_bytes, processed_at, created_at, updated_at)
+         has_transcript, reserved_bytes, size_bytes, processed_at, created_at, updated_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1),
          named as (select i, case i % 50 when 7 then 'take.mp3' else printf('%02d-%06d.mp3', i % 50, i) end as name from n)
        select 'x', '', printf('%012x%012x', ${FIRST_MILLISECOND} + i, i), ?2, ?2, name, name, ${status}, ${type},
          iif(i % 2, '', printf('shows/%02d', i % 50)), iif(i % 100 = 1, 'r', null), iif(i % 10, '[]', '["t"]'), iif(i % 10, '{}', '{"tags":{"t":"t"},"tagText":"t"}'),
-         1, 1, ${processedAt}, 1, 1 from named`,
+         i % 100 = 3, 1, 1, ${processedAt}, 1, 1 from named`,
     ).bind(rows, team.teamId);
   // States and types are spread evenly. There are no video files.
   const status = `case i % 200 when 0 then 'failed' when 1 then 'pending' when 2 then 'processing' else 'completed' end`;
@@ -725,6 +725,7 @@ describe("With 100,000 files, users and events in a team", () => {
     ["/docs/v1/uploads?limit=20&status=failed", 20],
     ["/docs/v1/uploads?limit=20&fileType=text%20file", 40],
     ["/docs/v1/uploads?limit=20&fileType=image+file", 40],
+    ["/docs/v1/uploads?limit=20&hasTranscript=true", 40],
     ["/docs/v1/uploads?limit=20&name=1", 50],
     ["/docs/v1/uploads?limit=20&name=take", 45],
     [`/docs/v1/uploads?limit=20&createdAfter=${instantAt(20_000)}`, 50],
@@ -818,6 +819,12 @@ describe("With 100,000 files, users and events in a team", () => {
     ["tag=t&under=shows/10&status=failed", 0, 1000],
     ["reference=r&status=failed", 0, 1000],
     ["under=shows/10&sort=name&status=failed", 0, 1000],
+    ["tag=t&hasTranscript=true", 0, 1000],
+    ["hasTranscript=true&sort=name", 0, 1000],
+    ["hasTranscript=false&status=completed", 20, 1000],
+    ["folder=shows/10&include=metadata", 20, 100],
+    ["status=completed&name=03-&include=metadata", 20, 1000],
+    ["tag=t&under=shows/10&status=failed&include=metadata", 0, 1000],
     ["search=nothing", 0, 5000],
     ["search=00&sort=-createdAt", 9, 1000],
     ["search=nothing&folder=shows/10&tag=t", 0, 1000],

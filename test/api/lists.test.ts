@@ -11,13 +11,17 @@ import {
   type Answer,
   call,
   compose,
+  dataOf,
   fill,
   idsIn,
+  metadataOf,
+  newMember,
   newTeam,
   newUser,
   nextOf,
   OPERATOR,
   pagesOf,
+  read,
   readPages,
   rejected,
   startWorker,
@@ -202,9 +206,10 @@ interface FileRow {
   folder: string;
   reference: string | null;
   tags: string[];
+  has_transcript: 0 | 1;
 }
 type TextFilter = "status" | "fileType" | "name" | "folder" | "under" | "tag" | "reference" | "search";
-type Filters = Partial<Record<TextFilter | "createdAfter" | "createdBefore" | "sort", string>>;
+type Filters = Partial<Record<TextFilter | "createdAfter" | "createdBefore" | "hasTranscript" | "sort", string>>;
 
 const STATES = ["pending", "processing", "completed", "failed"];
 const FIRST_MILLISECOND = Date.parse("2026-01-01T00:00:00Z");
@@ -232,9 +237,11 @@ async function insertFiles(team: Team, numbers: number[], change: Partial<FileRo
     folder: pick(FOLDERS, n * 17 + 1),
     reference: pick(REFERENCES, n * 19 + 2),
     tags: pick(TAGS, n * 23 + 3),
+    has_transcript: pick([0, 0, 1] as const, n * 29 + 4),
     ...change,
   }));
-  const given = ["original_name", "status", "file_type", "folder", "reference", "tags", "name_key", "search_keys"];
+  const texts = ["original_name", "status", "file_type", "folder", "reference", "tags", "name_key", "search_keys"];
+  const given = [...texts, "has_transcript"];
   const columns = `etag, mime_type, id, team_id, key_id, user_id, ${given}, reserved_bytes, size_bytes, processed_at, created_at, updated_at`;
   const values = ["id", ...given].map((name) => `value ->> '${name}'`);
   const [id, ...rest] = values;
@@ -270,6 +277,7 @@ const byName = (a: FileRow, b: FileRow) =>
 /** The expected list: a plain filter over all rows. */
 function expected(rows: FileRow[], filters: Filters): FileRow[] {
   const { status, fileType, name, createdAfter, createdBefore, folder, under, tag, reference, search } = filters;
+  const { hasTranscript } = filters;
   const { sort = name === undefined && search === undefined ? "-createdAt" : "name" } = filters;
   return rows
     .filter((row) => status === undefined || row.status === status)
@@ -281,11 +289,18 @@ function expected(rows: FileRow[], filters: Filters): FileRow[] {
     .filter((row) => !under || `${row.folder}/`.startsWith(`${under}/`))
     .filter((row) => tag === undefined || row.tags.includes(tag))
     .filter((row) => reference === undefined || row.reference === reference)
+    .filter((row) => hasTranscript === undefined || (row.has_transcript === 1) === (hasTranscript === "true"))
     .filter((row) => search === undefined || searchedIn(row).some((text) => fold(text).includes(fold(search))))
     .sort((a, b) => (sort.startsWith("-") ? -1 : 1) * (sort.endsWith("name") ? byName(a, b) : a.id < b.id ? -1 : 1));
 }
 
 const FILES = "/docs/v1/uploads";
+async function withTranscript(team: Team): Promise<string> {
+  const id = await upload(team, "c.txt", "hello");
+  const body = "WEBVTT\n\n00:00.000 --> 00:01.000\nGood evening.\n";
+  await dataOf(team.call("PUT", `${FILES}/${id}/transcript`, { body, headers: { "Content-Type": "text/vtt" } }));
+  return id;
+}
 const queryOf = (parameters: object) => new URLSearchParams(parameters as Record<string, string>).toString();
 const withQuery = (path: string, parameters: object) => `${path}?${queryOf(parameters)}`;
 
@@ -302,10 +317,14 @@ describe("Filters of files", () => {
       tag: fc.constantFrom(...TAGS.flat(), "z"),
       reference: fc.constantFrom(...REFERENCES.filter((one) => one !== null), "z"),
       search: fc.constantFrom("a", "B", "%", "_", ".wav", "\u1e69", "e", "x", "R", '"x', "/b"),
+      hasTranscript: fc.constantFrom("true", "false"),
       sort: fc.constantFrom("name", "-name", "-createdAt", "createdAt"),
     },
     { requiredKeys: [] },
   );
+  /** Whether the only filter is `hasTranscript=false`, which the service rejects. All files are under "". */
+  const isRejected = ({ sort: _, under, hasTranscript, ...others }: Filters) =>
+    hasTranscript === "false" && !under && Object.keys(others).length === 0;
   const few = fc
     .tuple(filters, fc.array(fc.nat(10), { minLength: 1, maxLength: 3 }))
     .map(([all, kept]) => Object.fromEntries(Object.entries(all).filter((_, i) => kept.includes(i))) as Filters);
@@ -319,6 +338,7 @@ describe("Filters of files", () => {
     let next = numbers.length;
     await fc.assert(
       fc.asyncProperty(fc.oneof(filters, few), fc.integer({ min: 1, max: 100 }), async (wanted, limit) => {
+        fc.pre(!isRejected(wanted));
         const atFirst = expected([...present.values()], wanted);
         const known = new Map(present);
         const gone = new Set<string>();
@@ -350,6 +370,16 @@ describe("Filters of files", () => {
       }),
       { numRuns: isExhaustive ? 100 : 5 },
     );
+  });
+
+  test("reject files without a transcript as the only filter", async ({ team }) => {
+    const [, without = ""] = [await withTranscript(team), await upload(team, "b.txt", "hello")];
+    for (const others of ["", "&sort=name", "&under=", "&limit=5"]) {
+      const list = () => team.call("GET", `${FILES}?hasTranscript=false${others}`);
+      await rejected(team, 400, "invalid_input", list, ["hasTranscript"]);
+    }
+    const found = async (others: string) => idsOf(await team.call("GET", `${FILES}?hasTranscript=false${others}`));
+    expect([await found("&folder="), await found("&under=a")]).toEqual([[without], []]);
   });
 
   test("can return an empty page with a Link that leads to the matches", async ({ team }) => {
@@ -437,6 +467,8 @@ describe("Filters of files", () => {
         ...["1767225600000", "2026-01-01T00:00:00"],
         "2026-01-01T00:00:00Z&createdBefore=2026-01-01T00:00:00Z",
       ],
+      hasTranscript: ["1", "True", "", "true&hasTranscript=true"],
+      include: ["", "audio", "metadata,metadata", "metadata&include=metadata"],
       // No index has these, and a client sorts what it has loaded.
       sort: ["size", "-size", "duration", "-duration", "-", "name&sort=name"],
       name: ["", "a&name=b", "a%00", "a%0Ab", "%C2%85", "%ED%A0%80", "%FF", "%", "a".repeat(201)],
@@ -454,6 +486,7 @@ describe("Filters of files", () => {
       ...[{}, { status: "completed" }, { fileType: "audio file" }, { name: "a+b &é" }, { name: "a" }],
       { name: "a", status: "completed" },
       ...[{ createdAfter: instantAt(-1) }, { createdBefore: instantAt(1000) }],
+      { hasTranscript: "true" },
     ];
     const cursors: string[] = [];
     for (const wanted of lists) {
@@ -470,6 +503,65 @@ describe("Filters of files", () => {
         else await rejected(team, 400, "invalid_input", use, ["cursor"]);
       }
     }
+  });
+});
+
+describe("A list of files with their metadata", () => {
+  const listed = (team: Team, query = "") => read(team, `${FILES}?include=metadata${query}`);
+  const metadataOfAll = (team: Team, ids: string[]) => Promise.all(ids.map((id) => metadataOf(team, id)));
+
+  test("has for each what its metadata is, with and without a waveform, a transcript, a hold and a name", async () => {
+    const team = await newTeam(startWorker(withoutJobs));
+    const { id: userId, token } = await newMember(team, "contributor");
+    await team.call("PATCH", `/auth/v1/users/${userId}`, { json: { firstName: "Ada" } });
+    const own: Team = {
+      ...team,
+      token,
+      call: (method, path, options) => team.call(method, path, { token, ...options }),
+    };
+    const ids = [await upload(team, "a.txt", "hello"), await upload(own, "b.txt", "hello"), await withTranscript(team)];
+    await team.call("PATCH", `${FILES}/${ids[0]}`, { json: { metadata: { season: 2 } } });
+    await team.call("PUT", `${FILES}/${ids[0]}/hold`, { json: { reason: "Case 12" } });
+    await team.call("PUT", `${FILES}/${ids[1]}/waveform`, { json: { channels: [Array(16).fill(0.5)] } });
+    const expected = await metadataOfAll(team, ids);
+    const uploader = (await read(team, `/auth/v1/apikeys/${team.keyId}`)).name;
+    expect(expected.map(({ uploadedBy }) => uploadedBy.name)).toEqual([uploader, "Ada", uploader]);
+    expect(await listed(team)).toEqual(expected.toReversed());
+    expect(await listed(team, "&name=a&folder=")).toEqual(await metadataOfAll(team, ids.slice(0, 1)));
+    expect(await listed(team, "&hasTranscript=true")).toEqual(await metadataOfAll(team, ids.slice(2)));
+    expect(await listed(team, "&search=b")).toEqual(await metadataOfAll(team, ids.slice(1, 2)));
+    expect(await listed(own)).toEqual(await metadataOfAll(team, ids.slice(1, 2)));
+  });
+
+  test("has at most 100 files, and rejects a larger limit, which other lists cut", async ({ team }) => {
+    await fill(team, "files", 101);
+    expect(await listed(team, "&limit=100")).toHaveLength(100);
+    for (const limit of [101, 1000]) {
+      const list = () => team.call("GET", `${FILES}?include=metadata&limit=${limit}`);
+      await rejected(team, 400, "invalid_input", list, ["limit"]);
+      expect(idsOf(await team.call("GET", `${FILES}?limit=${limit}`))).toHaveLength(100);
+    }
+  });
+
+  test("continues by the Link of a list without it, and the other way round", async ({ team }) => {
+    await fill(team, "files", 7);
+    const first = await team.call("GET", `${FILES}?limit=5&include=metadata`);
+    const link = new URL(nextOf(first) ?? "");
+    expect(link.searchParams.get("include")).toBe("metadata");
+    const [rest] = idsIn((await team.call("GET", link.href)).body.data);
+    link.searchParams.delete("include");
+    const plain = (await team.call("GET", link.href)).body.data;
+    expect([idsIn(plain)[0], plain.length, "audio" in plain[0]]).toEqual([rest, 2, false]);
+  });
+
+  test.each([
+    ["limit=20", false],
+    ["limit=21", true],
+    ["limit=100", true],
+  ])("with %s is heavy: %s", async (query, isHeavy) => {
+    const team = await newTeam();
+    const { headers } = await team.call("GET", `${FILES}?include=metadata&${query}`);
+    expect(headers.get("RateLimit-Policy")?.includes("heavy") ?? false).toBe(isHeavy);
   });
 });
 

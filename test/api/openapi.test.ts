@@ -77,7 +77,7 @@ const PARAMETERS: Record<string, string[]> = {
   "DELETE /auth/v1/users/{id}": ["keepKeys", "If-Match"],
   "GET /docs/v1/uploads": [
     ...["limit", "page", "cursor", "status", "fileType", "name", "createdAfter", "createdBefore"],
-    ...["folder", "under", "tag", "reference", "uploadedBy", "search", "sort"],
+    ...["folder", "under", "tag", "reference", "uploadedBy", "hasTranscript", "search", "sort", "include"],
   ],
   "PUT /docs/v1/uploads/{id}/transcript": ["language"],
   "GET /docs/v1/tags": ["limit", "cursor", "prefix"],

@@ -5,6 +5,7 @@ import { worldTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
   dataOf,
+  idsIn,
   metadataOf,
   newTeam,
   OPERATOR,
@@ -139,6 +140,26 @@ describe("A transcript", () => {
         subject.version,
       ]),
     ).toEqual([2, 1, 0].map((ago) => last.__v - 2 + ago).map((version) => [["transcript"], version, version]));
+  });
+
+  test("is a field of its file, by which lists are filtered", async () => {
+    const { team, id } = await newFile();
+    const other = await upload(team, "b.txt", "hello");
+    const shown = async () => [
+      (await metadataOf(team, id)).hasTranscript,
+      (await read(team, UPLOADS)).map((file: { hasTranscript: boolean }) => file.hasTranscript),
+      idsIn(await read(team, `${UPLOADS}?hasTranscript=true`)),
+      idsIn(await read(team, `${UPLOADS}?hasTranscript=false&folder=`)),
+    ];
+    const without = [false, [false, false], [], [other, id]];
+    const withOne = [true, [false, true], [id], [other]];
+    expect(await shown()).toEqual(without);
+    await put(team, id, SAID);
+    expect(await shown()).toEqual(withOne);
+    await put(team, id, SAID, "?language=en");
+    expect(await shown()).toEqual(withOne);
+    await remove(team, id);
+    expect(await shown()).toEqual(without);
   });
 
   test("is one of those set at once, with its own language", async () => {

@@ -89,6 +89,7 @@ export const fakeFiles = (count: number, first = 1) =>
     uploadedBy: { keyId: "0".repeat(24), userId: null },
     title: null,
     artist: null,
+    hasTranscript: false,
     peaks: null,
     fileType: "audio file",
     status: "completed",

@@ -675,6 +675,8 @@ describe("stowage upload", () => {
     const moved = await machine.run(["mv", id, "--name", "new name", "--folder", "f"]);
     expect(moved).toMatchObject({ code: 0, stdout: `${id}\tf/new name\n` });
     expect((await machine.run("ls --tag x")).stdout).toMatch(/^[^\n]*\tb\n$/);
+    await team.stowage.files.setTranscript(id, "WEBVTT\n\n00:00.000 --> 00:01.000\nHm.\n");
+    expect((await machine.run("ls --has-transcript")).stdout).toMatch(/^[^\n]*\tf\/new name\n$/);
     expect((await machine.run("ls --search NAME")).stdout).toMatch(/^[^\n]*\tf\/new name\n$/);
     for (const args of [`mv ${ids.join(" ")}`, `mv ${ids.join(" ")} --name c`, "upload a --metadata []"])
       expectFailure(await machine.run(args), 2);

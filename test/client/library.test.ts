@@ -244,6 +244,13 @@ describe("files", () => {
     const [first = "", second = ""] = ids;
     expect(await files.get(first)).toMatchObject({ ...properties, name: "a.txt" });
     expect((await collect(files.list({ folder: "a/b", tag: "é" }))).map(({ _id }) => _id)).toEqual([second, first]);
+    await files.setTranscript(second, "WEBVTT\n\n00:00.000 --> 00:01.000\nHm.\n");
+    expect(await files.list({ include: "metadata" }).toArray({ limit: 9 })).toEqual([
+      await files.get(second),
+      await files.get(first),
+    ]);
+    expect((await collect(files.list({ hasTranscript: true }))).map(({ id }) => id)).toEqual([second]);
+    expect((await collect(files.list({ hasTranscript: false, tag: "x" }))).map(({ id }) => id)).toEqual([first]);
     expect(await collect(files.folders())).toEqual(["a"]);
     expect(await collect(files.folders({ under: "a" }))).toEqual(["a/b"]);
 

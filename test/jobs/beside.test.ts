@@ -178,6 +178,26 @@ describe("The deletion of a transcript", () => {
   });
 });
 
+describe("A transcript of a file that is in the trash", () => {
+  test("is shown there and after the restoration, also if it was being written when the file was deleted", async ({
+    world,
+    team,
+  }) => {
+    world.settings = { trashDays: 7 };
+    const { token } = team;
+    const id = await world.store(team, "a.txt", "hello");
+    const held = await heldWrite(world, team, `${UPLOADS}/${id}/transcript`, vtt(100));
+    await world.call("DELETE", `${UPLOADS}/${id}`, { token });
+    const trashed = async () => (await must(world.ask("GET", "/docs/v1/trash", { token }))).body.data[0].hasTranscript;
+    expect(await trashed()).toBe(false);
+    expect((await held.finish()).status).toBe(200);
+    expect(await trashed()).toBe(true);
+    await expectSound(team.teamId);
+    expect((await world.call("POST", `/docs/v1/trash/${id}/restore`, { token })).body.data.hasTranscript).toBe(true);
+    await expectSound(team.teamId);
+  });
+});
+
 describe("A write whose Worker died", () => {
   test("ends after 15 minutes: it can't finish, counts no more, and its object is deleted", async ({ world, team }) => {
     const id = await world.store(team, "a.txt", "hello");

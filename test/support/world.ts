@@ -505,6 +505,7 @@ export interface Row {
   original_name: string;
   status: string;
   reserved_bytes: number;
+  has_transcript: 0 | 1;
   is_public: 0 | 1;
   /** Null during the upload, like `sha256` and `etag`. */
   size_bytes: number | null;
@@ -662,6 +663,8 @@ export async function expectSound(
     const own = beside.filter(({ file_id, state }) => file_id === row.id && state !== "replaced");
     const besideBytes = own.reduce((sum, one) => sum + one.reserved_bytes, 0);
     expect(row.reserved_bytes, "a file counts with the objects beside it").toBe((row.size_bytes ?? 0) + besideBytes);
+    const hasTranscript = own.some(({ kind, state }) => kind === "transcript" && state === "current");
+    expect(row.has_transcript, "a file says whether it has a transcript").toBe(Number(hasTranscript));
     const stored = objects.map(({ key }) => key);
     for (const one of own) {
       if (one.state === "current") expect(stored, "a current object is stored").toContain(besideKeyOf(one));

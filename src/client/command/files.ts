@@ -65,6 +65,7 @@ export function addFileCommands(program: CommandUnknownOpts, define: Define): vo
       .option("--tag <tag>", "with this tag")
       .option("--reference <reference>", "with your own ID")
       .option("--uploaded-by <id>", "uploaded by this user")
+      .option("--has-transcript", "with a transcript")
       .addOption(
         new Option("--sort <order>", "order of the files").choices(["-createdAt", "createdAt", "name", "-name"]),
       )

@@ -4,7 +4,7 @@ import { Icon } from "./icon.tsx";
 export interface Call {
   /** The path of the API, such as `/docs/v1/uploads`. */
   path: string;
-  query?: Record<string, string | number | undefined>;
+  query?: Record<string, string | number | boolean | undefined>;
 }
 
 /** The command for a request of this page. It reads the key from the environment, so that it can be shared. */

@@ -92,7 +92,7 @@ from
 --   SEARCH files EXISTS USING PRIMARY KEY (team_id=? AND id=?)
 --   SEARCH file_objects USING COVERING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 update files
-set updated_at = ?, version = files.version + 1
+set has_transcript = ?, updated_at = ?, version = files.version + 1
 where
   (
     (files.team_id = ? and files.id = ?)

@@ -52,7 +52,8 @@ select
       and file_objects.kind = ?
       and file_objects.name = ''
       and file_objects.state = 'current'
-  ) as peaks, substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
+  ) as peaks, has_transcript as hasTranscript,
+  substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
   substr(json_extract(files.audio, '$.tags.artist'), 1, ?) as artist,
   file_type, status, size_bytes, mime_type, json_extract(audio, '$.durationSeconds') as durationSeconds,
   key_id, user_id, created_at, updated_at, version, upload_token_id, sha256, processed_at, failure_code,

@@ -48,7 +48,8 @@ select
       and file_objects.kind = ?
       and file_objects.name = ''
       and file_objects.state = 'current'
-  ) as peaks, substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
+  ) as peaks, files.has_transcript as hasTranscript,
+  substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
   substr(json_extract(files.audio, '$.tags.artist'), 1, ?) as artist,
   files.file_type as fileType, files.status as status, files.size_bytes as sizeBytes,
   files.mime_type as mimeType, json_extract(files.audio, '$.durationSeconds') as durationSeconds,

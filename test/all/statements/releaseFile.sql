@@ -173,15 +173,15 @@ from
   (
     select
       id as id, team_id as team_id, file ->> ? as status, file ->> ? as file_type, size_bytes as size_bytes,
-      file ->> ? as processed_at, user_id as user_id, reserved_bytes as reserved_bytes,
-      file ->> ? as created_at, file ->> ? as updated_at, file ->> ? as version, file ->> ? as attempts,
-      file ->> ? as claim, due_at as due_at, null as lease_ends_at, null as delete_after,
-      null as delete_after_by, file ->> ? as restores, file ->> ? as mime_type, file ->> ? as failure_code,
-      original_name as original_name, file ->> ? as name, file ->> ? as name_key, file ->> ? as folder,
-      null as folder_since, file ->> ? as reference, file ->> ? as sha256, file ->> ? as etag,
-      file ->> ? as stated_sha256, file ->> ? as key_id, file ->> ? as upload_token_id,
-      file ->> ? as failure_message, file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata,
-      file ->> ? as search_keys, file ->> ? as audio, hold as hold
+      file ->> ? as processed_at, user_id as user_id, file ->> ? as has_transcript,
+      reserved_bytes as reserved_bytes, file ->> ? as created_at, file ->> ? as updated_at,
+      file ->> ? as version, file ->> ? as attempts, file ->> ? as claim, due_at as due_at,
+      null as lease_ends_at, null as delete_after, null as delete_after_by, file ->> ? as restores,
+      file ->> ? as mime_type, file ->> ? as failure_code, original_name as original_name, file ->> ? as name,
+      file ->> ? as name_key, file ->> ? as folder, null as folder_since, file ->> ? as reference,
+      file ->> ? as sha256, file ->> ? as etag, file ->> ? as stated_sha256, file ->> ? as key_id,
+      file ->> ? as upload_token_id, file ->> ? as failure_message, file ->> ? as allowed_types,
+      file ->> ? as tags, file ->> ? as metadata, file ->> ? as search_keys, file ->> ? as audio, hold as hold
     from removed
     where removed.trashed_at is not null
   ) files

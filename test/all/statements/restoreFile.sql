@@ -125,8 +125,9 @@ from
   (
     select
       id as id, team_id as team_id, file ->> ? as status, file ->> ? as file_type, size_bytes as size_bytes,
-      file ->> ? as processed_at, user_id as user_id, reserved_bytes as reserved_bytes,
-      file ->> ? as created_at, ? as updated_at, (file ->> '$.version') + 1 as version,
+      file ->> ? as processed_at, user_id as user_id, file ->> ? as has_transcript,
+      reserved_bytes as reserved_bytes, file ->> ? as created_at, ? as updated_at,
+      (file ->> '$.version') + 1 as version,
       file ->> ? as attempts, file ->> ? as claim, iif(file ->> '$.status' = 'pending', ?, null) as due_at,
       null as lease_ends_at, null as delete_after, null as delete_after_by,
       (file ->> '$.restores') + 1 as restores,
@@ -144,15 +145,17 @@ where true;
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 insert into
   files (
-    id, team_id, status, file_type, size_bytes, processed_at, user_id, reserved_bytes, created_at, updated_at,
-    version, attempts, claim, due_at, lease_ends_at, delete_after, delete_after_by, restores, mime_type,
-    failure_code, original_name, name, name_key, folder, folder_since, reference, sha256, etag, stated_sha256,
-    key_id, upload_token_id, failure_message, allowed_types, tags, metadata, search_keys, audio, hold
+    id, team_id, status, file_type, size_bytes, processed_at, user_id, has_transcript, reserved_bytes,
+    created_at, updated_at, version, attempts, claim, due_at, lease_ends_at, delete_after, delete_after_by,
+    restores, mime_type, failure_code, original_name, name, name_key, folder, folder_since, reference, sha256,
+    etag, stated_sha256, key_id, upload_token_id, failure_message, allowed_types, tags, metadata, search_keys,
+    audio, hold
   )
 select
   id as id, team_id as team_id, file ->> ? as status, file ->> ? as file_type, size_bytes as size_bytes,
-  file ->> ? as processed_at, user_id as user_id, reserved_bytes as reserved_bytes, file ->> ? as created_at,
-  ? as updated_at, (file ->> '$.version') + 1 as version,
+  file ->> ? as processed_at, user_id as user_id, file ->> ? as has_transcript,
+  reserved_bytes as reserved_bytes, file ->> ? as created_at, ? as updated_at,
+  (file ->> '$.version') + 1 as version,
   file ->> ? as attempts, file ->> ? as claim, iif(file ->> '$.status' = 'pending', ?, null) as due_at,
   null as lease_ends_at, null as delete_after, null as delete_after_by,
   (file ->> '$.restores') + 1 as restores,
@@ -190,7 +193,8 @@ select
       and file_objects.kind = ?
       and file_objects.name = ''
       and file_objects.state = 'current'
-  ) as peaks, substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
+  ) as peaks, has_transcript as hasTranscript,
+  substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
   substr(json_extract(files.audio, '$.tags.artist'), 1, ?) as artist,
   file_type, status, size_bytes, mime_type, json_extract(audio, '$.durationSeconds') as durationSeconds,
   key_id, user_id, created_at, updated_at, version,

@@ -1,5 +1,5 @@
 -- setTranscript: PUT /docs/v1/uploads/{id}/transcript
--- 3 round trips, 29 rows read, 13 written
+-- 3 round trips, 29 rows read, 14 written
 
 -- Round trip 1
 
@@ -243,7 +243,7 @@ where
     )
   );
 
--- batch.note.change: 3 rows read, 1 written
+-- batch.note.change: 3 rows read, 2 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 4
 --   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
@@ -254,7 +254,7 @@ where
 --   SCALAR SUBQUERY 3
 --   SEARCH file_objects USING COVERING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
 update files
-set updated_at = ?, version = files.version + 1
+set has_transcript = ?, updated_at = ?, version = files.version + 1
 where
   (
     (files.team_id = ? and files.id = ?)
@@ -319,6 +319,54 @@ select
   ), coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
 from files
 where ((files.team_id = ? and files.id = ?) and changes() > 0);
+
+-- batch.inTrash.1: 0 rows read
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 4
+--   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 3
+--   SEARCH file_objects USING COVERING INDEX file_objects_current (team_id=? AND file_id=? AND kind=? AND name=?)
+update removed
+set file = json_set(removed.file, '$.has_transcript', 1)
+where
+  (
+    (removed.team_id = ? and removed.id = ?)
+    and removed.trashed_at is not null
+    and exists (
+      select 1
+      from file_objects
+      where
+        (
+          (
+            ((file_objects.team_id = ? and file_objects.file_id = ?) and file_objects.version = ?)
+            and file_objects.state = ?
+            and (
+              exists (select 1 from files where (files.team_id = ? and files.id = ?))
+              or exists (
+                select 1
+                from removed
+                where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
+              )
+            )
+          )
+          and not exists (
+            select 1
+            from file_objects
+            where
+              (
+                (file_objects.team_id = ? and file_objects.file_id = ?)
+                and file_objects.kind = ?
+                and file_objects.name = ''
+                and file_objects.state = 'current'
+              )
+          )
+        )
+    )
+  );
 
 -- batch.finished: 2 rows read, 3 written
 --   SEARCH file_objects USING PRIMARY KEY (team_id=? AND file_id=? AND version=?)

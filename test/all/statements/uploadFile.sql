@@ -175,13 +175,14 @@ from (select 1) one;
 --   SEARCH teams USING PRIMARY KEY (id=?)
 insert into
   files (
-    id, team_id, status, file_type, size_bytes, processed_at, user_id, reserved_bytes, created_at, updated_at,
-    version, attempts, claim, due_at, lease_ends_at, delete_after, delete_after_by, restores, mime_type,
-    failure_code, original_name, name, name_key, folder, folder_since, reference, sha256, etag, stated_sha256,
-    key_id, upload_token_id, failure_message, allowed_types, tags, metadata, search_keys, audio, hold
+    id, team_id, status, file_type, size_bytes, processed_at, user_id, has_transcript, reserved_bytes,
+    created_at, updated_at, version, attempts, claim, due_at, lease_ends_at, delete_after, delete_after_by,
+    restores, mime_type, failure_code, original_name, name, name_key, folder, folder_since, reference, sha256,
+    etag, stated_sha256, key_id, upload_token_id, failure_message, allowed_types, tags, metadata, search_keys,
+    audio, hold
   )
 select
-  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
   iif(? < (select retention_reached from teams where id = ?), ?, ?),
   iif(
     ? < (select retention_reached from teams where id = ?),
@@ -268,7 +269,8 @@ select
       and file_objects.kind = ?
       and file_objects.name = ''
       and file_objects.state = 'current'
-  ) as peaks, substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
+  ) as peaks, has_transcript as hasTranscript,
+  substr(json_extract(files.audio, '$.tags.title'), 1, ?) as title,
   substr(json_extract(files.audio, '$.tags.artist'), 1, ?) as artist,
   file_type, status, size_bytes, mime_type, json_extract(audio, '$.durationSeconds') as durationSeconds,
   key_id, user_id, created_at, updated_at, version, etag,
