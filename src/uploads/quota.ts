@@ -11,7 +11,7 @@ import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
 import { isCountedType } from "../events/kinds.ts";
 import { files, isOwned } from "../files/files.schema.ts";
-import { type FileOf, isFileOfUpload } from "../files/names.ts";
+import { type FileOf, isFileOfUpload, isUpload } from "../files/names.ts";
 import { isOwnedInTrash, removed } from "../files/removed.schema.ts";
 import { firstOf, hasRow, qualified, read } from "../platform/db.ts";
 import { isCommitted, isReceiving, isResumable, uploads, visitors, visitorUploads } from "./uploads.schema.ts";
@@ -186,6 +186,7 @@ export function quotaFor(deps: Deps, actor: TeamActor, { minBytes, maxBytes: req
   const isCaller = and(eq(apiKeys.teamId, teams.id), eq(apiKeys.id, keyId));
   const freedFiles = replaced ? sql`(${replacedUpload.fileId} is not null)` : sql`0`;
   const freedBytes = replaced ? sql`coalesce(${replacedUpload.reservedBytes}, 0)` : sql`0`;
+  const repeated = replaced ? sql`(${replacedUpload.visitorId} is ${visitorId})` : sql`0`;
   const joins = [
     sql`left join ${apiKeys} on ${isCaller}`,
     ...(replaced ? [sql`left join ${uploads} ${replacedUpload} on ${replaced}`] : []),
@@ -209,7 +210,10 @@ export function quotaFor(deps: Deps, actor: TeamActor, { minBytes, maxBytes: req
     token_invalid: sql`${teams.status} = 'deleting' or ${isNull(apiKeys.id)}`,
     ...(uploadToken && {
       upload_limit_reached: isAtLeast(besides(sql`used.files`), keyLimit("maxFiles")),
-      too_many_begun: isAtLeast(visitors.begunUploads, sql`${MAX_BEGUN_FACTOR} * ${keyLimit("maxFiles")}`),
+      too_many_begun: isAtLeast(
+        sql`${visitors.begunUploads} - ${repeated}`,
+        sql`${MAX_BEGUN_FACTOR} * ${keyLimit("maxFiles")}`,
+      ),
       byte_limit_reached: sql`${usedBytes} + ${Math.max(1, minBytes)} > ${keyLimit("maxBytes")}`,
     }),
     file_too_large: sql`${minBytes} > ${keyLimit("maxFileBytes")}`,
@@ -273,6 +277,21 @@ export const isReplaced = ({ teamId, id }: FileOf, idempotencyKey: string) =>
     sql`${replacedUpload.status} = 'receiving'`,
     ne(replacedUpload.fileId, id),
   );
+
+/**
+ * A repeated creation is not begun once more: takes back what the insert of the upload has counted. Runs before the upload that it
+ * replaces is canceled.
+ */
+export function uncountRepetition({ db }: Deps, file: FileOf, idempotencyKey: string) {
+  const isArriving = hasRow(uploads, and(isUpload(file), isReceiving));
+  const isRepeated = sql`exists (select 1 from ${uploads} ${replacedUpload}
+    where ${isReplaced(file, idempotencyKey)} and ${replacedUpload.visitorId} = ${visitors.id})`;
+  const visitorId = db.select({ id: uploads.visitorId }).from(uploads).where(isUpload(file));
+  return db
+    .update(visitors)
+    .set({ begunUploads: sql`${visitors.begunUploads} - 1` })
+    .where(and(eq(visitors.teamId, file.teamId), sql`${visitors.id} = ${visitorId}`, isArriving, isRepeated));
+}
 
 /** Why the quota refuses an upload, with the limits that the error names. */
 export type QuotaRefusal = { refusal: string | null; maxFiles: number; maxBytes: number; limits: string | null };

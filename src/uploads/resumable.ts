@@ -20,7 +20,7 @@ import { newSecret, type SecretUrl, secretUrlValues } from "../platform/secret-u
 import { fingerprint } from "../platform/secrets.ts";
 import { HOUR, instantOf, newId } from "../platform/system.ts";
 import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge, isComplete } from "./appending.ts";
-import { growthError, growthRefusals, isReplaced, quotaError } from "./quota.ts";
+import { growthError, growthRefusals, isReplaced, quotaError, uncountRepetition } from "./quota.ts";
 import { giveWay, insertWithRoom } from "./room.ts";
 import { typeNotAllowed } from "./storing.ts";
 import { cancelUpload } from "./unfinished.ts";
@@ -178,7 +178,8 @@ function replaceUpload(deps: Deps, file: FileOf, idempotencyKey: string) {
     .update(uploads)
     .set({ idempotencyKey })
     .where(and(isUpload(file), isReceiving));
-  return { cancel: cancelUploads(deps, isReplaceable).returning(), release, give };
+  const uncount = uncountRepetition(deps, file, idempotencyKey);
+  return { uncount, cancel: cancelUploads(deps, isReplaceable).returning(), release, give };
 }
 
 /**

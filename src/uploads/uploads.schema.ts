@@ -122,7 +122,7 @@ export const reservedUploads = sql`${uploads} indexed by uploads_reserved`;
 
 /**
  * The visitors of a team, with whom a limit of one visitor counts its uploads: the page's visitor that upload tokens name, one upload
- * token, or a public key. Only triggers write the counters.
+ * token, or a public key. Triggers write the counters, and a repeated creation takes back what they counted.
  */
 export const visitors = sqliteTable(
   "visitors",
@@ -133,7 +133,7 @@ export const visitors = sqliteTable(
     keyId: text("key_id").notNull(),
     /** Resumable uploads that have not ended. */
     unfinishedUploads: integer("unfinished_uploads").notNull(),
-    /** All uploads, also those that have left no trace. */
+    /** All uploads, also those that have left no trace. One that is created again with its idempotency key counts once. */
     begunUploads: integer("begun_uploads").notNull(),
     /** When no limit counts them any more. The row is deleted once the visitor has no unfinished upload either. */
     dueAt: integer("due_at").notNull(),

@@ -2,7 +2,9 @@ import { describe, expect } from "vitest";
 import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
+  type Answer,
   call,
+  form,
   metadataOf,
   newKey,
   newTeam,
@@ -12,7 +14,7 @@ import {
   withoutJobs,
 } from "../support/harness.ts";
 import { DAY } from "../support/time.ts";
-import { ask, create, idOf, locationOf, patch } from "../support/tus.ts";
+import { ask, create, idOf, locationOf, patch, RESUMABLE } from "../support/tus.ts";
 import { formUpload, issueToken, newUploadToken, resumableUpload, UPLOADS } from "../support/visitors.ts";
 
 /* Upload tokens that belong together: those of a subject are counted together, and those of an owner have the same rights. */
@@ -34,6 +36,13 @@ const tokenOf = async (team: Pick<Team, "call" | "token">, fields: object): Prom
   (await issueToken(team, fields)).token;
 const statusBy = async (token: string, id: string, worker: { call: typeof call } = { call }) =>
   (await worker.call("GET", `${UPLOADS}/${id}/status`, { token })).status;
+
+const begunBy = async ({ teamId }: Team) =>
+  (
+    await DB.prepare("select sum(begun_uploads) as begun from visitors where team_id = ?")
+      .bind(teamId)
+      .first<{ begun: number }>()
+  )?.begun;
 
 describe("The tokens of a subject", () => {
   test("share maxFiles, each with its own, over both ways to upload", async ({ team }) => {
@@ -94,6 +103,23 @@ describe("The tokens of a subject", () => {
       "upload_limit_reached",
       "This token can begin at most 5 uploads.",
     ]);
+  });
+
+  test("begin an upload once, however often its creation is repeated with its idempotency key", async ({ team }) => {
+    const fields = { subject: SUBJECT, owner: OWNER, maxFiles: 2 };
+    const [one, two] = [await tokenOf(team, fields), await tokenOf(team, fields)];
+    const begin = (key: string, token = one) =>
+      ask(call, "POST", RESUMABLE, { "Upload-Length": "9", "Idempotency-Key": key }, { token });
+    const cancel = async (created: Promise<Answer>) => ask(call, "DELETE", locationOf(await created), {}, { token: one });
+    const headers = { "Idempotency-Key": "form" };
+    const send = () => call("POST", UPLOADS, { body: form("a.txt", "text"), token: two, headers });
+    for (let i = 0; i < 3; i++) expect((await send()).status).toBe(200);
+    for (let i = 0; i < 8; i++) await cancel(begin(`${i}`));
+    for (let i = 0; i < 12; i++) expect((await begin("last", i % 2 ? one : two)).status).toBe(201);
+    expect(await begunBy(team)).toBe(10);
+    expect((await cancel(begin("last"))).status).toBe(204);
+    expect((await begin("last")).code).toBe("upload_limit_reached");
+    expect((await send()).status).toBe(200);
   });
 
   test("of strangers see nothing of each other", async ({ team }) => {
