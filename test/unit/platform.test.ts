@@ -6,13 +6,13 @@ import { createLimiter, type Limiter } from "../../src/access/limiter.ts";
 import { teams } from "../../src/accounts/teams.schema.ts";
 import { users } from "../../src/accounts/users.schema.ts";
 import { AppError } from "../../src/errors.ts";
-import { BodyReader } from "../../src/http/body-reader.ts";
-import { Bodies, type BodySender } from "../../src/platform/bodies.ts";
+import { BodyReader, SLOW_READ_BYTES } from "../../src/http/body-reader.ts";
+import { BODY_BYTES, Bodies, type BodySender } from "../../src/platform/bodies.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb, type Param, preparedQuery, read, write } from "../../src/platform/db.ts";
 import { Lru } from "../../src/platform/lru.ts";
 import { createMailer } from "../../src/platform/mailer.ts";
-import { MemoryBudget } from "../../src/platform/part.ts";
+import { FIRST_BYTES, MAX_HELD_BYTES, MemoryBudget } from "../../src/platform/part.ts";
 import { isUniqueViolation } from "../../src/platform/retry.ts";
 import { createSender, type Reply } from "../../src/platform/sender.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
@@ -377,6 +377,45 @@ describe("The memory budget", () => {
     budget.release(holders[0]);
     expect(budget.reserve(holders[1], 2000, true)).toBe(true);
     expect(budget.reserve(holders[3], 1)).toBe(false);
+  });
+
+  test("has room for 300 phones of a team that have sent 64 KiB and go on, and leaves three quarters to others", async () => {
+    const [bodies, budget] = [new Bodies(), new MemoryBudget()];
+    const discard = async (_: string, body: ReadableStream) => body.pipeTo(new WritableStream());
+    const bytes = createByteStore({ put: discard } as unknown as R2Bucket, realSystem, budget);
+    const sender = (i: number) => ({ isVisitor: true, teamId: "team", clientIp: `${i}` });
+    const phones = Array.from({ length: 300 }, (_, i) => {
+      let leftBytes = BODY_BYTES;
+      const body = new ReadableStream({
+        type: "bytes",
+        pull({ byobRequest }) {
+          const length = Math.min(byobRequest?.view?.byteLength ?? 0, leftBytes);
+          leftBytes -= length;
+          byobRequest?.respond(length);
+        },
+      });
+      const memory = { slot: bodies.enter(sender(i)), budget, isVisitor: true };
+      const reader = new BodyReader(body, memory, 600_000, () => new Error("broken"));
+      return { reader, part: bytes.newPart({ bytes: 5e6, maxBytes: 3e5, isVisitor: true, newKey: () => `${i}` }) };
+    });
+    for (const { reader, part } of phones)
+      while (part.sizeBytes < BODY_BYTES) await part.take((await reader.read()) ?? new Uint8Array());
+    expect(phones.every(({ part }) => part.sizeBytes === BODY_BYTES)).toBe(true);
+    // The first ones are in memory, and R2 holds the others, of which each keeps a read buffer that its place covers.
+    const spilled = phones.filter(({ part }) => part.isSpilled).length;
+    expect(spilled).toBeGreaterThan(250);
+    expect(spilled).toBeLessThan(300);
+    expect(SLOW_READ_BYTES + FIRST_BYTES).toBeLessThanOrEqual(BODY_BYTES);
+    const others = {};
+    expect(budget.reserve(others, 0.75 * MAX_HELD_BYTES)).toBe(true);
+    expect(() => bodies.enter(sender(300))).toThrow(AppError);
+    budget.release(others);
+    for (const { reader, part } of phones) {
+      await part.save();
+      reader.release();
+    }
+    expect(budget.reserve(others, MAX_HELD_BYTES), "everything was released").toBe(true);
+    bodies.enter(sender(300));
   });
 });
 
