@@ -32,6 +32,9 @@ export interface TeamActor {
   uploadToken?: UploadToken;
 }
 
+/** The caller, as the row of a key or session describes it. */
+export type CallerRow = Omit<TeamActor, "right"> & { teamStatus: "active" | "suspended" | "deleting" };
+
 /** The content of an upload token, see upload-tokens.ts. */
 export interface UploadToken {
   /** Names its files: the token's own, or that of its owner, so that another token of the owner has the same rights to them. */
@@ -48,6 +51,8 @@ export interface UploadToken {
     maxBytes?: number | undefined;
     maxFileBytes?: number | undefined;
     fileTypes?: string[] | undefined;
+    /** Whether it may delete what it uploaded, see files/deletion.ts. */
+    canDelete?: boolean | undefined;
   };
   /** The properties of each file. */
   properties: object;

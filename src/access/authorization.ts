@@ -19,10 +19,18 @@ import {
 import { fingerprint, sameSecret } from "../platform/secrets.ts";
 import { databaseOf, isTokenShaped } from "../platform/system.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
-import { type Actor, isVisitor, type Operator, type TeamActor, type UploadToken } from "./actor.ts";
-import type { CallerRow } from "./callers.ts";
+import { type Actor, type CallerRow, isVisitor, type Operator, type TeamActor, type UploadToken } from "./actor.ts";
 import { limitOf, type RequestLimit, type Sharers, sharersOf, type Weight } from "./limiter.ts";
-import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
+import {
+  ALL_SCOPES,
+  DELETING_SCOPES,
+  lacking,
+  maskOfRole,
+  OWN_FILES_ROLE,
+  PUBLIC_SCOPES,
+  SCOPES,
+  type Scope,
+} from "./scopes.ts";
 import { openUploadToken } from "./upload-tokens.ts";
 
 /*
@@ -40,13 +48,17 @@ export type { Actor, TeamActor };
 
 /**
  * The requirement of an operation: a scope, the operator, or any token except an upload token. Some need no scope of the operator,
- * or of visitors, for files that they uploaded. The operator has no scopes, because most operations make sense only within a team.
+ * or of visitors, or upload tokens that may delete, for files that they uploaded. The operator has no scopes, because most operations make sense only within a team.
  */
-export type Access = Scope | { scope: Scope; also: "operator" | "uploader" } | "operator" | "any token";
+export type Access =
+  | Scope
+  | { scope: Scope; also: "operator" | "uploader" | "deleting token" }
+  | "operator"
+  | "any token";
 
 type NoUpload = TeamActor & { kind: Exclude<TeamActor["kind"], "upload"> };
 /** The callers that an access admits. */
-export type ActorWith<A extends Access> = A extends Scope | { also: "uploader" }
+export type ActorWith<A extends Access> = A extends Scope | { also: "uploader" | "deleting token" }
   ? TeamActor
   : A extends "operator"
     ? Operator
@@ -65,6 +77,10 @@ export const admitsOperator = (access: Access): boolean =>
 
 /** Whether visitors are admitted without the scope. The rule has to check that they uploaded the file. */
 export const admitsUploader = (access: Access): boolean => typeof access === "object" && access.also === "uploader";
+
+/** Whether upload tokens with `canDelete` are admitted, as far as their issuer has the scope. The rule has to check the same. */
+export const admitsDeletingToken = (access: Access): boolean =>
+  typeof access === "object" && access.also === "deleting token";
 
 /** How heavy a request is, if a contributor sends it, or another caller. */
 export type Weigh = (isContributor: boolean) => Weight;
@@ -293,7 +309,8 @@ function refusalFor({ access }: Credential, actor: TeamActor): AppError | null {
  */
 export async function refuseAgain({ limiter, ...deps }: Deps, credential: Credential): Promise<void> {
   const token = tokenName(credential);
-  const actor = limiter.refusedCaller(token);
+  const row = limiter.refusedCaller(token);
+  const actor = row && actorOf(credential, row);
   const refusal = actor && refusalFor(credential, actor);
   if (!refusal) return;
   const sharers = sharersOf(actor);
@@ -344,7 +361,9 @@ function actorOf({ access, uploadToken, graceMilliseconds }: Credential, { teamS
   const scope = isUploader ? null : scopeOf(access);
   const right = { scopes: scope === null ? 0 : SCOPES[scope], graceMilliseconds };
   if (!uploadToken) return { ...of, right };
-  return { ...of, right, kind: "upload", scopes: of.scopes & PUBLIC_SCOPES, uploadToken };
+  const isDeleter = admitsDeletingToken(access) && uploadToken.limits.canDelete;
+  const scopes = of.scopes & (isDeleter ? PUBLIC_SCOPES | DELETING_SCOPES : PUBLIC_SCOPES);
+  return { ...of, right, kind: "upload", scopes, uploadToken };
 }
 
 /** Checks the caller in the order that is documented: token, team, scope. */
@@ -358,9 +377,7 @@ function admit(deps: Deps, credential: Credential, row: CallerRow | undefined): 
   noteCaller(deps, credential, actor, refusal === null);
   if (row.teamStatus === "suspended") throw new AppError("team_suspended");
   if (!refusal) return actor;
-  // Without the content of an upload token, which may be long.
-  const { uploadToken, ...known } = actor;
-  deps.limiter.noteRefused(tokenName(credential), known);
+  deps.limiter.noteRefused(tokenName(credential), row);
   throw refusal;
 }
 

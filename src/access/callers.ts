@@ -1,10 +1,7 @@
 import { MinuteMemory } from "../platform/limit.ts";
 import type { System } from "../platform/system.ts";
-import type { TeamActor } from "./actor.ts";
+import type { CallerRow } from "./actor.ts";
 import { AUTHENTICATED_MINUTES } from "./limiter.ts";
-
-/** The caller, as the row of a key or session describes it. */
-export type CallerRow = Omit<TeamActor, "right"> & { teamStatus: "active" | "suspended" | "deleting" };
 
 /** Less than 1 MB. A caller that is forgotten takes a round trip more. */
 const MAX_CALLERS = 2000;

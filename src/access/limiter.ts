@@ -2,7 +2,7 @@ import { Limit, MinuteMemory } from "../platform/limit.ts";
 import type { Log } from "../platform/log.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import type { System } from "../platform/system.ts";
-import { type Actor, isVisitor, type TeamActor } from "./actor.ts";
+import { type Actor, type CallerRow, isVisitor } from "./actor.ts";
 
 interface RateLimitBindings {
   LIGHT_LIMIT: RateLimit;
@@ -90,7 +90,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   /** The callers that share the limits of each authenticated token. */
   const authenticated = new MinuteMemory<Sharers | null>(system, AUTHENTICATED_MINUTES);
   /** The callers that lacked the permission for a request, by their tokens. */
-  const refused = new MinuteMemory<TeamActor>(system);
+  const refused = new MinuteMemory<CallerRow>(system);
   const refusalsOf = (tokenHash: string) => `token/${tokenHash}`;
   return {
     /** Counts a request of an authenticated caller. */
@@ -109,7 +109,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
     /** Whether the token, or those that share its limits, had so many refusals that none of them costs a database any more. */
     areRefusalsBlocked: (tokenHash: string, { counter }: Sharers, limit: RequestLimit): boolean =>
       [refusalsOf(tokenHash), `${counter}/refused`].some((name) => requests[limit].isBlocked(name)),
-    noteRefused: (tokenHash: string, actor: TeamActor) => refused.set(tokenHash, actor),
+    noteRefused: (tokenHash: string, row: CallerRow) => refused.set(tokenHash, row),
     /** The caller with this token as it was when it lacked a permission in this minute. */
     refusedCaller: (tokenHash: string) => refused.get(tokenHash),
     /** Counts a request without a token, such as the opening of a link, for its client IP. */

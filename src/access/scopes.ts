@@ -35,6 +35,9 @@ export const ALL_SCOPES = maskOf(SCOPE_NAMES);
 /** A public key may ship in a web page, so it only uploads. */
 export const PUBLIC_SCOPES = SCOPES["files:upload"];
 
+/** An upload token may have these of its issuer, for the files that it uploaded. */
+export const DELETING_SCOPES = SCOPES["files:delete"] | SCOPES["files:erase"];
+
 /** The scopes of a user's sessions. A change of the role applies from the next request. */
 export const ROLES = {
   admin: SCOPE_NAMES,

@@ -1,6 +1,7 @@
 import { and, eq, isNull, not, type SQL, sql } from "drizzle-orm";
+import { isVisitor } from "../access/actor.ts";
 import { type TeamActor, withScope } from "../access/authorization.ts";
-import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
+import { filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
@@ -14,7 +15,7 @@ import { cancelUploads, removeUpload } from "./ending.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
 import { recordedFiles } from "./file-events.ts";
 import { files, teamOfFile } from "./files.schema.ts";
-import { keptValues, trashedFiles } from "./files.ts";
+import { isReceiptOf, isUntouched, isUploadedBy, keptValues, trashedFiles } from "./files.ts";
 import { fileHeld } from "./holds.ts";
 import { type FileKey, fileKey, isOneOfKeys, isRemoved, keyColumns } from "./names.ts";
 import { isTrashed, removed, teamOfRemoved } from "./removed.schema.ts";
@@ -23,6 +24,8 @@ import { isTrashed, removed, teamOfRemoved } from "./removed.schema.ts";
  * Deletion: one batch moves the row of a file from `files` to `removed`, then its bytes are deleted, then its row. If there is a
  * trash, the file stays in `removed` with all its data, until it is restored (restoring.ts) or erased. A held file is never
  * deleted. If the bytes went first, a file whose Worker dies in between would be listed without them.
+ *
+ * A visitor deletes only a file that its upload token has uploaded, and that nobody else has touched.
  */
 
 export const notInTrash = errorCode("not_in_trash", 409, "The file is not in the trash.");
@@ -122,7 +125,20 @@ interface DeletionOptions {
 }
 
 /** Why a file was not deleted. A full database can't store its row in `removed`. */
-type Refusal = "file_held" | "not_in_trash" | "not_found" | "storage_full";
+type Refusal = "file_held" | "file_touched" | "not_in_trash" | "not_found" | "storage_full";
+
+/** The files that a caller may delete, among those that it sees. A visitor doesn't see those of others. */
+const isDeletable = (actor: TeamActor) =>
+  and(isNull(files.hold), isVisitor(actor) ? and(isUploadedBy(actor), isUntouched) : undefined);
+
+/** The unfinished uploads that a deletion cancels. A visitor cancels by the upload URL. */
+const isCancelable = (actor: TeamActor, ids: string[]) =>
+  isVisitor(actor) ? sql`false` : and(uploadsOf(actor), isOneOf(uploads.fileId, ids));
+
+/** The files that a visitor has deleted. */
+const isRemovedBy = ({ uploadToken }: TeamActor) =>
+  uploadToken &&
+  hasRow(uploads, and(eq(uploads.teamId, teamOfRemoved), eq(uploads.fileId, removed.id), isReceiptOf(uploadToken)));
 
 /**
  * The changes of a deletion, each with its events: one moves files to `removed` and cancels uploads, and one takes files out of the
@@ -137,7 +153,7 @@ function deletionOf(
   const { isTrashing, type } = kindOf(deps, isPermanent);
   const now = deps.system.now();
   const dueAt = now + MAX_DELETING_MILLISECONDS;
-  const inFiles = and(filesOf(actor), isOneOf(files.id, ids), isNull(files.hold));
+  const inFiles = and(filesOf(actor), isOneOf(files.id, ids), isDeletable(actor));
   const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
   const leaving = {
     files: recordedFiles(
@@ -145,7 +161,7 @@ function deletionOf(
       { type, initiator: actor, teamId: actor.teamId, where: inFiles },
       leave(deps, inFiles, { dueAt, trash }),
     ),
-    cancel: cancelUploads(deps, and(uploadsOf(actor), isOneOf(uploads.fileId, ids))),
+    cancel: cancelUploads(deps, isCancelable(actor, ids)),
   };
   const inTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed, isNull(removed.hold));
   const source = trashedFiles(sql`${removed} where ${inTrash}`);
@@ -156,7 +172,7 @@ function deletionOf(
   );
   /** From the rows of a file in `files` and `removed` after the changes. Null if it was deleted. */
   const refusalOf = (
-    kept: { isHeld: 0 | 1 } | undefined,
+    kept: { isKept: 0 | 1 } | undefined,
     left: { trashedAt: number | null } | undefined,
   ): Refusal | null => {
     // This deletion, or the attempt that it repeats, moved the file.
@@ -165,23 +181,30 @@ function deletionOf(
     if (left) return isTrashing ? "not_found" : "file_held";
     if (!kept) return "not_found";
     if (onlyTrashed) return "not_in_trash";
-    return kept.isHeld ? "file_held" : "storage_full";
+    if (!kept.isKept) return "storage_full";
+    return isVisitor(actor) ? "file_touched" : "file_held";
   };
-  const changes: Batch = { leaving: onlyTrashed ? [] : leaving, erasing: isTrashing ? [] : erasing };
+  const changes: Batch = {
+    leaving: onlyTrashed ? [] : leaving,
+    erasing: isTrashing || isVisitor(actor) ? [] : erasing,
+  };
   return { changes, refusalOf, isTrashing };
 }
 
 /** Where the files are: those that have not left, and those that have. */
-export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
+export function placesOf({ db }: Deps, actor: TeamActor, ids: string[]) {
+  const isOfVisitor = isVisitor(actor);
+  // The version of a visitor's file also tells that it is held.
+  const isKept = isOfVisitor ? sql<0 | 1>`not ${isUntouched}` : sql<0 | 1>`hold is not null`;
   return {
     kept: db
-      .select({ id: files.id, isHeld: sql<0 | 1>`hold is not null`.as("isHeld") })
+      .select({ id: files.id, isKept: isKept.as("isKept") })
       .from(files)
-      .where(and(filesOf(whose), isOneOf(files.id, ids))),
+      .where(and(filesOf(actor), isOneOf(files.id, ids), isOfVisitor ? isUploadedBy(actor) : undefined)),
     left: db
       .select(ERASABLE_COLUMNS)
       .from(removed)
-      .where(and(removedOf(whose), isOneOf(removed.id, ids))),
+      .where(and(removedOf(actor), isOneOf(removed.id, ids), isOfVisitor ? isRemovedBy(actor) : undefined)),
   };
 }
 
@@ -189,8 +212,8 @@ export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
  * Erases files that a full database can't move: first their bytes, then their rows. If it stops in between, the file is listed
  * without bytes until the deletion is repeated. Until then it can't be held, because the event of a hold needs space, too.
  */
-async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<void> {
-  const isErased = and(filesOf(whose), isOneOf(files.id, ids), isNull(files.hold));
+async function eraseInPlace(deps: Deps, actor: TeamActor, ids: string[]): Promise<void> {
+  const isErased = and(filesOf(actor), isOneOf(files.id, ids), isDeletable(actor));
   const beside = allBeside(teamOfFile, files.id).as("beside");
   const named = { id: files.id, teamId: teamOfFile, originalName: files.originalName, beside };
   const rows = await read(deps, deps.db.select(named).from(files).where(isErased));
@@ -203,21 +226,21 @@ async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<
  * Deletes files in one transaction, and then the bytes of those that the trash does not keep. It can be repeated.
  * @returns why each was not deleted, or null if it was, and whether it is in the trash, in the order of the ids
  * @throws `insufficient_scope` if it erases and the caller may not; `unavailable` if the bytes could not be deleted yet; `storage_full` if the database
- *   is too full to move a file to the trash
+ *   is too full to move a file to the trash; `forbidden` if a visitor's file was touched
  */
 export async function deleteFiles(
   deps: Deps,
   caller: TeamActor,
   ids: string[],
   options: DeletionOptions = {},
-): Promise<{ refusal: Exclude<Refusal, "storage_full"> | null; isTrashed: boolean }[]> {
+): Promise<{ refusal: Exclude<Refusal, "file_touched" | "storage_full"> | null; isTrashed: boolean }[]> {
   const isErasure = options.isPermanent || options.onlyTrashed;
   const actor = isErasure ? withScope(caller, "files:erase") : asDeleter(deps, caller);
   const { changes, refusalOf, isTrashing } = deletionOf(deps, actor, ids, options);
   const canceled = deps.db
     .select()
     .from(uploads)
-    .where(and(uploadsOf(actor), isOneOf(uploads.fileId, ids), isCanceled));
+    .where(and(isCancelable(actor, ids), isCanceled));
   const batch = { changes, ...placesOf(deps, actor, ids), canceled };
   const { kept, left, canceled: ended } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor });
   const waiting = left.filter((row) => row.trashedAt === null);
@@ -231,12 +254,15 @@ export async function deleteFiles(
   const inRemoved = new Map(left.map((row) => [row.id, row]));
   const endedIds = new Set(options.onlyTrashed ? [] : ended.map(({ fileId }) => fileId));
   const refusals = ids.map((id) => (endedIds.has(id) ? null : refusalOf(inFiles.get(id), inRemoved.get(id))));
+  if (refusals.includes("file_touched")) {
+    throw new AppError("forbidden", { message: "The team has used the file. Only the team can delete it." });
+  }
   const unmoved = ids.filter((_, i) => refusals[i] === "storage_full");
   if (unmoved.length > 0 && isTrashing) throw new AppError("storage_full");
   if (unmoved.length > 0) await eraseInPlace(deps, actor, unmoved);
   return refusals.map((refusal, i) => {
     const isTrashed = refusal === null && (inRemoved.get(ids[i] ?? "")?.trashedAt ?? null) !== null;
-    return { refusal: refusal === "storage_full" ? null : refusal, isTrashed };
+    return { refusal: refusal === "storage_full" || refusal === "file_touched" ? null : refusal, isTrashed };
   });
 }
 

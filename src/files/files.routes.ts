@@ -1,8 +1,10 @@
 import * as z from "zod";
+import { isVisitor } from "../access/actor.ts";
 import { type TeamActor, withScope } from "../access/authorization.ts";
 import { TOKEN_GRACE_MILLISECONDS } from "../access/upload-tokens.ts";
 import { FILE_TYPES, type FileType } from "../audio/media-type.ts";
 import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, timestamp } from "../http/validation.ts";
@@ -295,14 +297,15 @@ const status = readOperation(
 );
 
 const remove = writeOperation(
-  "files:delete",
+  { scope: "files:delete", also: "deleting token" },
   {
     route: "DELETE /docs/v1/uploads/{id}",
     tag: filesTag,
     summary: "Delete a file",
     sample: "await stowage.files.delete(id);",
     description:
-      "Works in any status. The file's links and signed URLs stop working. If the service has a trash, the file moves there, and is erased later; otherwise its bytes are deleted, which also needs `files:erase`. With the id of an unfinished upload, cancels that upload.",
+      "Works in any status. The file's links and signed URLs stop working. If the service has a trash, the file moves there, and is erased later; otherwise its bytes are deleted, which also needs `files:erase`. With the id of an unfinished upload, cancels that upload. An upload token with `canDelete` may do so until a day after its expiry, without a query, while nobody else has changed, linked, held or transcribed the file; then it gets 403.",
+    graceMilliseconds: TOKEN_GRACE_MILLISECONDS,
     query: z.object({
       permanent: z.enum(["true", "false"]).optional().meta({
         description: "`true` erases the file at once, also one that is in the trash. Needs `files:erase`.",
@@ -319,6 +322,10 @@ const remove = writeOperation(
     errors: [fileHeld],
   },
   async ({ deps, actor, id, query }) => {
+    if (isVisitor(actor) && (query.unfinished !== undefined || query.permanent === "true")) {
+      const message = "An upload token can send neither `permanent` nor `unfinished`.";
+      throw new AppError("forbidden", { message });
+    }
     if (query.unfinished !== undefined) await cancelUpload(deps, actor, id);
     else await deleteFile(deps, actor, id, { isPermanent: query.permanent === "true" });
     return { status: true as const, message: "File deleted." };

@@ -1,15 +1,17 @@
-import { and, eq, getTableColumns, is, or, SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, is, isNotNull, or, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
-import { isVisitor } from "../access/actor.ts";
+import { isVisitor, type UploadToken } from "../access/actor.ts";
 import { type Credential, readAs, type TeamActor } from "../access/authorization.ts";
 import { nameOfActor } from "../access/names.ts";
 import { filesOfParam } from "../access/own-files.ts";
 import type { Audio } from "../audio/inspect.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
+import { links } from "../links/links.schema.ts";
 import { hasRow, type Param, preparedQuery } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
+import { fileObjects } from "./beside.schema.ts";
 import { type BesideObject, currentObject, currentPreview, parseObject } from "./beside.ts";
 import { FILE_STATES, files, isUnprocessed, teamOfFile } from "./files.schema.ts";
 import { type FileKey, type FileOf, isFile, isFileOfUpload, isRemoved, objectKey } from "./names.ts";
@@ -248,15 +250,26 @@ export async function fetchMetadata(
   return toMetadata(deps, row);
 }
 
+/** The receipts of an upload token that began or finished the upload. They stay for as long as a token lives. */
+export const isReceiptOf = ({ id }: Pick<UploadToken, "id">): SQL | undefined =>
+  or(eq(uploads.uploadTokenId, id), eq(uploads.finishedByTokenId, id));
+
+/** The files that a visitor uploaded: with its public key, or with an upload token that the receipt names. */
+export const isUploadedBy = ({ keyId, uploadToken }: TeamActor): SQL | undefined =>
+  uploadToken ? hasRow(uploads, and(isFileOfUpload, isReceiptOf(uploadToken))) : eq(files.keyId, keyId);
+
+const isOfFile = and(eq(fileObjects.teamId, teamOfFile), eq(fileObjects.fileId, files.id));
+/** The waveforms that a visitor or the service has set. */
+const ownWaveforms = sql`(select count(*) from ${fileObjects}
+  where ${isOfFile} and ${eq(fileObjects.kind, "waveform")} and ${fileObjects.isProvisional} and ${isNotNull(fileObjects.updatedAt)})`;
+
 /**
- * The files that a visitor uploaded: with its public key, or with an upload token that began or finished the upload. The receipt names
- * the token, and stays for as long as a token lives.
+ * Nobody but its uploader and the service has changed the file, and it has no link. Each change adds one to its version: its upload, each claim and
+ * the end of its processing, and each waveform of the uploader or the service. So does a hold, also if it was released since, a transcript, and
+ * all else, so that the version is greater then. It also is after a claim that was given back.
  */
-export const isUploadedBy = ({ keyId, uploadToken }: TeamActor): SQL | undefined => {
-  if (!uploadToken) return eq(files.keyId, keyId);
-  const isOfToken = or(eq(uploads.uploadTokenId, uploadToken.id), eq(uploads.finishedByTokenId, uploadToken.id));
-  return hasRow(uploads, and(isFileOfUpload, isOfToken));
-};
+export const isUntouched = sql`(${files.version} = 1 + ${files.claim} + (${files.processedAt} is not null) + ${ownWaveforms}
+  and not ${hasRow(links, and(eq(links.teamId, teamOfFile), eq(links.fileId, files.id)))})`;
 
 /**
  * The processing status of a file, also for the visitor who uploaded it.

@@ -1,6 +1,7 @@
 import {
   type Access,
   type Actor,
+  admitsDeletingToken,
   admitsOperator,
   admitsUploader,
   FILES_PER_PLACE,
@@ -153,7 +154,7 @@ const TOKENS: Record<Actor["kind"], { name: string; description: string }> = {
   upload: {
     name: "uploadToken",
     description:
-      "An upload token, `stow_ut_…`: it uploads a few files for the key or session that created it, and does nothing else.",
+      "An upload token, `stow_ut_…`: it uploads a few files for the key or session that created it, deletes them if it has `canDelete`, and does nothing else.",
   },
   operator: {
     name: "operatorToken",
@@ -181,11 +182,13 @@ export function securityOf({
     secret: access !== "operator",
     session: access !== "operator",
     public: access === "any token" || admitsUploader(access) || isVisitorScope,
-    upload: admitsUploader(access) || isVisitorScope,
+    upload: admitsUploader(access) || admitsDeletingToken(access) || isVisitorScope,
     operator: admitsOperator(access),
   };
   const needsNone = (kind: Actor["kind"]) =>
-    kind === "operator" || (admitsUploader(access) && (kind === "public" || kind === "upload"));
+    kind === "operator" ||
+    (admitsUploader(access) && (kind === "public" || kind === "upload")) ||
+    (admitsDeletingToken(access) && kind === "upload");
   const scopesOf = (kind: Actor["kind"]) => (scope === null || needsNone(kind) ? [] : [scope]);
   return KINDS.filter((kind) => isAccepted[kind]).map((kind) => ({ [TOKENS[kind].name]: scopesOf(kind) }));
 }
@@ -202,6 +205,9 @@ export function describeAccess({ access, rejectsVisitors }: Accessed): string {
     ...(isForOperator(access) ? ["the operator needs none"] : []),
     ...(admitsUploader(access)
       ? ["public keys and upload tokens can use it for files that they uploaded, and get 404 for others"]
+      : []),
+    ...(admitsDeletingToken(access)
+      ? ["an upload token with `canDelete` can use it for files that it uploaded, and gets 404 for others"]
       : []),
   ];
   return `Scope: \`${scope}\`${others.map((other) => `; ${other}`).join("")}.`;

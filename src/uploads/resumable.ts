@@ -152,7 +152,7 @@ async function insertResumable(
     arriving: arrivingUpload(deps, file),
   };
   const insert = async () => {
-    const replacement = idempotencyKey === null ? [] : [replaceUpload(deps, file, idempotencyKey)];
+    const replacement = idempotencyKey === null ? [] : [replaceUpload(deps, actor, file, idempotencyKey)];
     const options = { isIdempotent: true, caller: mayStillUpload(deps, actor) };
     const rows = await write(deps, { creation, replacement }, options);
     for (const earlier of rows.replacement.flatMap(({ cancel }) => cancel)) {
@@ -168,7 +168,7 @@ async function insertResumable(
 }
 
 /** Once the upload is inserted, cancels the unfinished upload that has the key, and gives the key to the new one. */
-function replaceUpload(deps: Deps, file: FileOf, idempotencyKey: string) {
+function replaceUpload(deps: Deps, actor: TeamActor, file: FileOf, idempotencyKey: string) {
   const { db } = deps;
   const isOther = and(eq(uploads.idempotencyKey, idempotencyKey), ne(uploads.fileId, file.id));
   const isReplaceable = and(uploadsOf(file), isOther, hasRow(uploads, isUpload(file)));
@@ -178,7 +178,7 @@ function replaceUpload(deps: Deps, file: FileOf, idempotencyKey: string) {
     .update(uploads)
     .set({ idempotencyKey })
     .where(and(isUpload(file), isReceiving));
-  const uncount = uncountRepetition(deps, file, idempotencyKey);
+  const uncount = isVisitor(actor) ? [uncountRepetition(deps, file, idempotencyKey)] : [];
   return { uncount, cancel: cancelUploads(deps, isReplaceable).returning(), release, give };
 }
 

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { isVisitor } from "../access/actor.ts";
 import {
   createUploadToken,
   MAX_TOKEN_FILES,
@@ -6,6 +7,7 @@ import {
   MAX_TOKEN_SECONDS,
 } from "../access/upload-tokens.ts";
 import { uploadLimits } from "../accounts/keys.routes.ts";
+import { asDeleter } from "../files/deletion.ts";
 import { checkDeleteAfter, properties, propertiesExample } from "../files/properties.routes.ts";
 import { writeOperation } from "../http/operation.ts";
 import { id, iso, timestamp } from "../http/validation.ts";
@@ -47,6 +49,14 @@ const create = writeOperation(
         description: "How many bytes the token can upload in all, counted as `maxFiles` is. Default: no limit.",
       }),
       ...uploadLimits.shape,
+      canDelete: z
+        .boolean()
+        .default(false)
+        .meta({
+          description:
+            "Whether the token can delete what it uploaded, while nobody else has changed, linked, held or transcribed the file. The file then counts " +
+            "no more, but the token can begin at most five times `maxFiles` uploads. Needs `files:delete`, and `files:erase` if there is no trash.",
+        }),
       subject: z
         .string()
         .min(1)
@@ -64,7 +74,7 @@ const create = writeOperation(
         .meta({
           description:
             "At least 128 random bits that your server keeps for the visitor. Tokens with the same owner have the same rights: each may ask for the " +
-            "status of the files of the others. Without it, only the token that uploaded a file may. Never stored or logged.",
+            "status of the files of the others, and delete them if it has `canDelete`. Without it, only the token that uploaded a file may. Never stored or logged.",
         }),
       properties: properties
         .refine(isShort, `Must have at most ${MAX_TOKEN_PROPERTIES_BYTES} bytes as JSON.`)
@@ -97,6 +107,8 @@ const create = writeOperation(
     },
   },
   async ({ deps, actor, credential, body: { expiresIn, properties, subject, owner, ...limits } }) => {
+    // A visitor gets the error of any creation.
+    if (limits.canDelete && !isVisitor(actor)) asDeleter(deps, actor);
     if (properties) checkDeleteAfter(deps, properties, "properties.deleteAfter");
     const input = { expiresInSeconds: expiresIn, limits, properties, subject, owner };
     const { id, token, expiresAt } = createUploadToken(deps, actor, credential, input);

@@ -170,6 +170,7 @@ describe("GET /openapi.json", () => {
           ? [{ publicKey: [scope] }, { uploadToken: [scope] }]
           : []),
         ...(also === "uploader" ? [{ publicKey: [] }, { uploadToken: [] }] : []),
+        ...(also === "deleting token" ? [{ uploadToken: [] }] : []),
         ...(also === "operator" ? [{ operatorToken: [] }] : []),
       ]);
       expect(described.description).toContain(`Scope: \`${scope}\``);

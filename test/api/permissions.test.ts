@@ -119,7 +119,8 @@ const someScopes = fc.subarray(SCOPES, { minLength: 1 });
 const actors = fc.oneof(
   fc.record({ kind: fc.constantFrom("secret" as const, "session of a key" as const), scopes: someScopes }),
   fc.record({ kind: fc.constant("session of a user" as const), role: fc.constantFrom(...Object.keys(ROLES)) }),
-  fc.record({ kind: fc.constantFrom("operator" as const, "public" as const, "upload token" as const) }),
+  fc.record({ kind: fc.constantFrom("operator" as const, "public" as const) }),
+  fc.record({ kind: fc.constant("upload token" as const), isDeleter: fc.boolean() }),
 );
 type ActorKind = typeof actors extends fc.Arbitrary<infer A> ? A : never;
 
@@ -130,8 +131,10 @@ async function newActor(team: Team, actor: ActorKind): Promise<Token> {
     case "public":
       return { kind: "public", scopes: VISITOR, role: null, token: (await newKey(team, { isPublic: true })).key };
     case "upload token": {
-      const { body } = await team.call("POST", "/docs/v1/uploadtokens", { json: { maxFiles: 100 } });
-      return { kind: "upload token", scopes: VISITOR, role: null, token: body.data.token };
+      const { isDeleter } = actor;
+      const json = { maxFiles: 100, canDelete: isDeleter };
+      const { body } = await team.call("POST", "/docs/v1/uploadtokens", { json });
+      return { kind: "upload token", scopes: VISITOR, role: null, isDeleter, token: body.data.token };
     }
     case "session of a user": {
       const { role } = actor;

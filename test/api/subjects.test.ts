@@ -13,7 +13,7 @@ import {
   type Team,
   withoutJobs,
 } from "../support/harness.ts";
-import { DAY } from "../support/time.ts";
+import { DAY, HOUR } from "../support/time.ts";
 import { ask, create, idOf, locationOf, patch, RESUMABLE } from "../support/tus.ts";
 import { formUpload, issueToken, newUploadToken, resumableUpload, UPLOADS } from "../support/visitors.ts";
 
@@ -110,7 +110,8 @@ describe("The tokens of a subject", () => {
     const [one, two] = [await tokenOf(team, fields), await tokenOf(team, fields)];
     const begin = (key: string, token = one) =>
       ask(call, "POST", RESUMABLE, { "Upload-Length": "9", "Idempotency-Key": key }, { token });
-    const cancel = async (created: Promise<Answer>) => ask(call, "DELETE", locationOf(await created), {}, { token: one });
+    const cancel = async (created: Promise<Answer>) =>
+      ask(call, "DELETE", locationOf(await created), {}, { token: one });
     const headers = { "Idempotency-Key": "form" };
     const send = () => call("POST", UPLOADS, { body: form("a.txt", "text"), token: two, headers });
     for (let i = 0; i < 3; i++) expect((await send()).status).toBe(200);
@@ -192,20 +193,20 @@ test("a file without an upload token has no uploadTokenId, and one with it names
 
 describe("A token that expires during its upload", () => {
   test("asks for the status, sets the first waveform and cancels for a day, and begins nothing", async ({ team }) => {
-    const { id: keyId, token } = await newUploadToken(team, { expiresIn: 60 });
+    const { id: keyId, token } = await newUploadToken(team, { expiresIn: HOUR / 1000 });
     const path = locationOf(await create(call, 4, undefined, { token }));
     const other = locationOf(await create(call, 4, undefined, { token }));
-    const expired = ahead(61_000);
+    const expired = ahead(HOUR);
     const finished = await patch(expired.call, path, 0, new Uint8Array(4), { token });
     const id = idOf(finished);
-    const almost = ahead(DAY + 59_000);
+    const almost = ahead(DAY + HOUR / 2);
     expect(await statusBy(token, id, almost)).toBe(200);
     const setWaveform = (worker: { call: typeof call }) =>
       worker.call("PUT", `${UPLOADS}/${id}/waveform`, { token, json: { channels: [Array(16).fill(1)] } });
     expect((await setWaveform(almost)).status).toBe(200);
     expect((await ask(expired.call, "DELETE", other, {}, { token })).status).toBe(204);
     expect(await codeOf(token, expired)).toBe("token_invalid");
-    const later = ahead(DAY + 60_001);
+    const later = ahead(DAY + HOUR);
     expect([await statusBy(token, id, later), (await setWaveform(later)).status]).toEqual([401, 401]);
     await team.call("DELETE", `/auth/v1/apikeys/${keyId}`);
     expect([await statusBy(token, id, almost), (await setWaveform(almost)).status]).toEqual([401, 401]);

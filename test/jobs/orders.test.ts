@@ -181,6 +181,23 @@ async function fileOfVisitor(place: Place): Promise<{ id: string; token: string 
   const { key: token } = await newKey(place, { isPublic: true });
   return { token, id: await place.world.store({ ...place.team, token }, "note.txt", "note") };
 }
+/** A processed file that an upload token uploaded, which may delete it. */
+async function fileOfDeleter(place: Place): Promise<{ id: string; token: string }> {
+  const { token } = await given(place, "POST", "/docs/v1/uploadtokens", { json: { canDelete: true } });
+  const id = await place.world.store({ ...place.team, token }, "tone.wav", sample("tone.wav").bytes);
+  await place.world.drain();
+  return { token, id };
+}
+/** The deletion of a file by its upload token, and what the team does to it: either finds nothing of the other. */
+const deletedByVisitor = (touch: (file: string) => Request): Race<{ id: string; token: string }> => ({
+  prepare: fileOfDeleter,
+  acts: [
+    request(({ id, token }) => ["DELETE", `${FILES}/${id}`, { token }]),
+    request(({ id }) => touch(`${FILES}/${id}`)),
+  ],
+  outcomes: ["200 not_found", "forbidden 200"],
+  verifySettled: expectFileIf("forbidden 200"),
+});
 const waveform = (peak: number) => ({ json: { channels: [Array(16).fill(peak)] } });
 /** Sets a transcript whose text is its language. */
 const settingTranscript = (language: string): Act<string> =>
@@ -346,6 +363,20 @@ const races: Record<string, Race<any>> = {
     acts: [sending, asking],
     outcomes: ["204 200"],
     verifySettled: expectComplete,
+  },
+  "a visitor's deletion of a file, and a link to it": deletedByVisitor((file) => [
+    "POST",
+    `${file}/links`,
+    { json: {} },
+  ]),
+  "a visitor's deletion of a file, and a transcript of it": deletedByVisitor((file) => [
+    "PUT",
+    `${file}/transcript`,
+    { body: vttOf("a"), headers: { "Content-Type": "text/vtt" } },
+  ]),
+  "a visitor's deletion of a file, and a change of it": {
+    isLikeAnother: true,
+    ...deletedByVisitor((file) => ["PATCH", file, { json: { name: "kept.wav" } }]),
   },
   "two changes of a file's metadata": {
     isSymmetric: true,

@@ -23,6 +23,8 @@ export interface Actor {
   scopes: string[];
   /** The role of a user's session. */
   role: string | null;
+  /** Whether it is an upload token with `canDelete`. */
+  isDeleter?: boolean;
 }
 
 export interface Target {
@@ -46,6 +48,8 @@ export interface Permission {
   isOperators?: true;
   /** Whoever uploaded the file may, too: a public key or an upload token. */
   isUploaders?: true;
+  /** An upload token with `canDelete` may, too, for files that it uploaded. */
+  isDeleters?: true;
   /** The caller's scopes must cover those of the target, or those that its input grants. */
   covers?: true;
 }
@@ -78,7 +82,8 @@ export const PERMISSIONS: Record<string, Permission> = {
     "reprocessFile setTranscript deleteTranscript updateFile changeFiles createFolder moveFolder",
   ),
   ...needing("files:write", "setWaveform", { isUploaders: true }),
-  ...needing("files:delete", "deleteFile deleteFolder listTrash restoreFile"),
+  ...needing("files:delete", "deleteFile", { isDeleters: true }),
+  ...needing("files:delete", "deleteFolder listTrash restoreFile"),
   ...needing("files:delete", "holdFile", { only: "no contributor" }),
   ...needing("files:erase", "eraseFile"),
   ...needing("files:delete", "releaseFile setRetention", { only: "admin" }),
@@ -131,7 +136,8 @@ export function mayDo(actor: Actor, operation: Operation, target: Target): strin
     return operation.target && target.team === "unknown" ? "not_found" : "yes";
   }
   const hasScopes = scopesOf(operation).every((scope) => actor.scopes.includes(scope));
-  const hasScope = (operation.isUploaders && isVisitor) || hasScopes;
+  const isDeleter = operation.isDeleters && actor.isDeleter;
+  const hasScope = (operation.isUploaders && isVisitor) || isDeleter || hasScopes;
   if (!hasScope) return "insufficient_scope";
   // The kind of the caller is checked before the record is read.
   if (!isAllowed) return "forbidden";

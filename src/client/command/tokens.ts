@@ -24,6 +24,7 @@ export function addTokenCommands(program: CommandUnknownOpts, define: Define): v
       .option("--max-file-bytes <size>", "size of the largest file, such as 50MB", parseBytes)
       .addOption(choice("--file-types <list>", "what it may upload", FILE_TYPES, parseFileTypes))
       .option("--max-bytes <size>", "size of all files together, such as 1GB", parseBytes)
+      .option("--can-delete", "it may delete what it uploaded, while nobody else has used the file")
       .option("--subject <name>", "your name of the visitor, to count all of the visitor's tokens together")
       .option("--owner <secret>", "random text that you keep for the visitor, whose tokens have the same rights")
       .option("--folder <folder>", "folder of the files", parseFolder)

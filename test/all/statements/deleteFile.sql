@@ -226,7 +226,7 @@ where
 
 -- batch.kept: 0 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
-select id, hold is not null as isHeld
+select id, hold is not null as isKept
 from files
 where (files.team_id = ? and files.id = ?);
 
