@@ -1263,9 +1263,9 @@ export interface Api {
       /** A prefix of the name, in any case and without accents. */
       name?: string | undefined;
       /** Only those that were created after this instant. */
-      createdAfter?: string | undefined;
+      createdAfter?: string | Date | undefined;
       /** Only those that were created before this instant. */
-      createdBefore?: string | undefined;
+      createdBefore?: string | Date | undefined;
       /** Files in this folder. Empty: files outside all folders. */
       folder?: string | undefined;
       /** Files in this folder and the folders below it. */
@@ -1587,9 +1587,9 @@ export interface Api {
       /** Only events before this event id. */
       before?: string | undefined;
       /** Only those that were created after this instant. */
-      createdAfter?: string | undefined;
+      createdAfter?: string | Date | undefined;
       /** Only those that were created before this instant. */
-      createdBefore?: string | undefined;
+      createdBefore?: string | Date | undefined;
       /** Operator tokens only. Without it, the operator gets the creations and deletions of all teams, also of those that are gone. */
       teamId?: string | undefined;
     };

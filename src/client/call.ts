@@ -23,15 +23,15 @@ export function callOf<T>(start: (onResponse: (response: Response) => void) => P
   return Object.assign(data, { withResponse: async () => ({ data: await data, response }) });
 }
 
-/** Requests the first page, or the one after the page that returned `next`. */
+/** Requests the page after the one that returned `next`, or the first one. */
 type Read<T> = (next?: string) => Call<Page<T>>;
 
 /** Items of a list, with those of the pages after it for `for await`. */
 export class Page<T> implements AsyncIterable<T> {
   /** With several filters, a page may hold few items or none although more pages follow. */
-  readonly items: T[];
-  /** Pass it to `page` of a list to get the next page. Undefined on the last page. */
-  readonly next: string | undefined;
+  declare readonly items: T[];
+  /** Pass it to `page` of a list to get the next page. Undefined on the last page, after which there is none. */
+  declare readonly next: string | undefined;
   readonly #read: Read<T>;
 
   constructor(items: T[], next: string | undefined, read: Read<T>) {
@@ -76,23 +76,29 @@ export class List<T> extends Promise<Page<T>> implements AsyncIterable<T> {
     onPage?: ((page: Page<T>) => A | PromiseLike<A>) | null,
     onError?: ((error: unknown) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
-    return this.page().then(onPage, onError);
+    return this.#firstPage().then(onPage, onError);
   }
 
   /** Returns the first page with its response. */
   withResponse(): Promise<WithResponse<Page<T>>> {
-    return this.page().withResponse();
+    return this.#firstPage().withResponse();
   }
 
-  /** Returns the first page, or the page after the one that returned `next`, with the filters of that page. */
-  page(next?: string): Call<Page<T>> {
-    if (next !== undefined) return this.#read(next);
+  /**
+   * Returns the page after the one that returned `next`, with the filters of this list. The list itself is the first page.
+   * @throws TypeError if it is no `next`, instead of returning the first page again
+   */
+  page(next: string): Call<Page<T>> {
+    return this.#read(next ?? "");
+  }
+
+  #firstPage(): Call<Page<T>> {
     this.#first ??= this.#read();
     return this.#first;
   }
 
   /** Returns the first items, at most `limit`. Default: all. */
-  async toArray({ limit = Number.POSITIVE_INFINITY } = {}): Promise<T[]> {
+  async toArray({ limit = Number.POSITIVE_INFINITY }: { limit?: number | undefined } = {}): Promise<T[]> {
     const items: T[] = [];
     if (limit <= 0) return items;
     for await (const item of this) {

@@ -28,20 +28,20 @@ export interface StowageOptions {
    */
   key?: string | null | undefined;
   /** How often a request is retried after a transient error. Default: 4. */
-  maxRetries?: number;
+  maxRetries?: number | undefined;
   /** Milliseconds that an attempt may take, except uploads and downloads. Default: 60,000. */
-  timeout?: number;
+  timeout?: number | undefined;
   /** Headers to add to each request to the service. */
-  headers?: Record<string, string>;
+  headers?: Record<string, string> | undefined;
   /** Replaces the global `fetch`. In browsers, progress is then reported only after each request. */
-  fetch?: FetchFunction;
+  fetch?: FetchFunction | undefined;
   /** Called before each retry, with the error and the number of earlier retries. */
-  onRetry?: (error: StowageError, attempt: number) => void;
+  onRetry?: ((error: StowageError, attempt: number) => void) | undefined;
   /**
    * Called after each call that succeeded, with its route, such as `DELETE /auth/v1/users/{id}`. Uploads have no route.
    * @internal
    */
-  onSuccess?: (route: string) => void;
+  onSuccess?: ((route: string) => void) | undefined;
 }
 
 /** Options of every call. They replace those of the client for this call. */
@@ -273,6 +273,7 @@ export class Connection extends Sender {
       const filters = "query" in input ? { limit: PAGE_ITEMS, ...input.query } : undefined;
       // Only the place, because `next` may come from a visitor, and the filters say what that may see.
       const place = [...new URLSearchParams(next)].filter(([name]) => name === "cursor" || name === "page");
+      if (next !== undefined && place.length === 0) throw new TypeError(`There is no page "${next}".`);
       const query = filters && { ...filters, ...Object.fromEntries(place) };
       return this.json(route, { ...input, query } as Input<R>, options, (body, response) => {
         const items = (Array.isArray(body) ? body : (body as { data?: unknown }).data) as Item<R>[];
@@ -300,26 +301,26 @@ export class Connection extends Sender {
     input: AnyInput & VersionOptions,
     read: (response: Response) => Promise<T>,
   ): Promise<T> {
-    const { id, query, body = "body" in input ? {} : undefined, text, version, headers, ...options } = input;
+    const { id, query, body = "body" in input ? {} : undefined, version, headers, ...others } = input;
+    const { text = body && { type: "application/json", content: JSON.stringify(body) }, ...options } = others;
     options.signal?.throwIfAborted();
     const [method = "", path = ""] = route.split(" ");
     // An empty ID would call another route.
     if (path.includes("{id}") && !id) throw new TypeError(`The ID is "${id}".`);
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries<unknown>({ ...query }))
-      if (value !== undefined) search.set(name, String(value));
+      if (value !== undefined) search.set(name, value instanceof Date ? value.toISOString() : String(value));
     const target = path.replace("{id}", encodeURIComponent(id ?? "")) + (search.size > 0 ? `?${search}` : "");
     const sent = {
       method,
       isIdempotent: method === "DELETE" || (method !== "POST" && version === undefined),
       ...options,
       headers: {
-        ...(body !== undefined && { "Content-Type": "application/json" }),
-        ...(text !== undefined && { "Content-Type": text.type }),
+        ...(text && { "Content-Type": text.type }),
         ...(version !== undefined && { "If-Match": tagOf(version) }),
         ...headers,
       },
-      body: body === undefined ? text?.content : JSON.stringify(body),
+      body: text?.content,
     };
     const result = await this.stream(target, sent, read);
     this.options.onSuccess?.(route);
@@ -339,10 +340,10 @@ export class Resource {
   }
 }
 
-/** The `ETag` of a version. @throws TypeError instead of requests that would always fail */
+/** The `ETag` of a version: a number or an `ETag`. @throws TypeError instead of requests that would always fail */
 function tagOf(version: number | string): string {
   const number = /^(?:W\/)?"?(\d{1,15})"?$/.exec(String(version))?.[1];
-  if (number === undefined) throw new TypeError(`The version must be a number or an ETag, and is ${version}.`);
+  if (number === undefined) throw new TypeError(`The version is ${version}.`);
   return `"${number}"`;
 }
 

@@ -40,14 +40,6 @@ export class Access {
     }
   }
 
-  /** Whether the same call may succeed later, without the user. */
-  isTemporary(error: unknown): boolean {
-    const isTokenLost = hasStatus(error, 401) && this.#settings().getToken !== undefined;
-    // The service says when to try again, such as after the uploads of others.
-    const isLater = error instanceof StowageError && (error.isTransient || error.retryAfterSeconds !== undefined);
-    return isTokenLost || isLater;
-  }
-
   async #connect(): Promise<Sender> {
     const { url, token, getToken } = this.#settings();
     // A wrong URL of the page is its own error, and not one of the token.

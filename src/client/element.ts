@@ -251,7 +251,7 @@ export class StowageUpload extends FormControl {
           () => this.#runner.sentBytesOf(key),
         ),
       cancel: (_, url) => this.#access.call((sender) => cancelUpload(sender, url)),
-      isTemporary: (error) => this.#access.isTemporary(error),
+      isTokenRenewed: () => this.#getToken !== undefined,
       follow: (id, signal) => followProcessing(this.#access, id, signal),
       record: (key, bytes) => this.#recordings.record(key, bytes),
       compose: (item, parts) => this.#recordings.compose(item, parts),

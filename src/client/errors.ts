@@ -20,25 +20,25 @@ interface Details {
 
 const TRANSIENT_STATUSES = [408, 423, 429, 502, 503, 504];
 /** Transient errors whose status does not identify them. After an offset mismatch, an upload asks for its offset again. */
-const TRANSIENT_CODES: ErrorCode[] = ["connection_failed", "idempotency_in_progress", "offset_mismatch"];
+const TRANSIENT_CODES: ErrorCode[] = ["connection_failed", "offset_mismatch"];
 
 /** Any failure except an abort, which rejects with the signal's reason. */
 export class StowageError extends Error {
   override readonly name = "StowageError";
   /** Tells programs what failed. */
-  readonly code: ErrorCode;
+  declare readonly code: ErrorCode;
   /** The HTTP status; 0 without a response. */
-  readonly status: number;
+  declare readonly status: number;
   /** Identifies the request in the service's logs; null without a response of the service. */
-  readonly requestId: string | null;
+  declare readonly requestId: string | null;
   /** The fields of invalid input, with the reasons. */
-  readonly errors: { path: string; message: string }[];
+  declare readonly errors: { path: string; message: string }[];
   /** Seconds to wait before a retry, from `Retry-After`. */
-  readonly retryAfterSeconds: number | undefined;
-  /** Whether the same call may succeed later: after a lost connection, a rate limit, or an outage of the service. */
-  readonly isTransient: boolean;
+  declare readonly retryAfterSeconds: number | undefined;
+  /** Whether the same call may succeed later: after a lost connection or an outage, or because the service says when. */
+  declare readonly isTransient: boolean;
   /** Whether no response, or no bytes of it, came in time, or the upload was too slow for one request. */
-  readonly isTimeout: boolean;
+  declare readonly isTimeout: boolean;
 
   constructor(code: ErrorCode, message: string, details: Details = {}) {
     super(message, details);
@@ -48,8 +48,12 @@ export class StowageError extends Error {
     this.requestId = requestId;
     this.errors = errors;
     this.retryAfterSeconds = retryAfterSeconds;
-    const isTransient = TRANSIENT_CODES.includes(code) || TRANSIENT_STATUSES.includes(status) || isServerError(this);
-    this.isTransient = details.isTransient ?? isTransient;
+    this.isTransient =
+      details.isTransient ??
+      (retryAfterSeconds !== undefined ||
+        TRANSIENT_CODES.includes(code) ||
+        TRANSIENT_STATUSES.includes(status) ||
+        isServerError(this));
     this.isTimeout = details.isTimeout ?? code === "upload_timeout";
   }
 }
@@ -57,20 +61,12 @@ export class StowageError extends Error {
 /** Returns whether the service, or Cloudflare in front of it (52x, 530), failed in an unknown way. */
 export const isServerError = ({ status }: StowageError): boolean => status === 500 || (status >= 520 && status <= 530);
 
-/** Parses `Retry-After`, which is a number of seconds or a date. */
-function parseRetryAfter(retryAfter: string | null): number | undefined {
-  if (retryAfter === null) return undefined;
-  const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : (Date.parse(retryAfter) - Date.now()) / 1000;
-  return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
-}
-
 /** Converts an error response. Without the body of the service's errors, it is from another server. */
 export function errorOf({ status, headers }: Response, text = ""): StowageError {
-  const details = {
-    status,
-    requestId: headers.get("X-Request-Id"),
-    retryAfterSeconds: parseRetryAfter(headers.get("Retry-After")),
-  };
+  // Neither the service nor Cloudflare sends a date.
+  const seconds = Number(headers.get("Retry-After") ?? Number.NaN);
+  const retryAfterSeconds = seconds >= 0 ? seconds : undefined;
+  const details = { status, requestId: headers.get("X-Request-Id"), retryAfterSeconds };
   try {
     const { code, message, errors } = JSON.parse(text) as Schemas["Error"];
     if (typeof code === "string" && typeof message === "string") {

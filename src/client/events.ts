@@ -116,12 +116,12 @@ export class Events extends Resource {
 
   /** Yields each new event once, or each event after `after`, the ID of an event or an instant, until the signal aborts. */
   async *follow(
-    filters?: Pick<EventFilters, "after" | "type" | "teamId">,
+    filters?: Pick<EventFilters, "type" | "teamId"> & { after?: string | Date | undefined },
     options?: CallOptions,
   ): AsyncGenerator<Event, void, undefined> {
     const { after, ...others } = filters ?? {};
     const newest = async () => (await this.list({ teamId: others.teamId, limit: 1 }, options)).items[0];
-    let last = after ?? (await newest())?._id;
+    let last = (after instanceof Date ? after.toISOString() : after) ?? (await newest())?._id;
     for (let delay = MIN_POLL_MILLISECONDS; ; delay = Math.min(delay * 1.5, MAX_POLL_MILLISECONDS)) {
       // IDs have no hyphens.
       const start = last?.includes("-") ? { createdAfter: last } : { after: last };

@@ -1,7 +1,7 @@
 import type { Api, Schemas } from "./api.ts";
 import { type Call, callOf, type List } from "./call.ts";
 import { type CallOptions, type Filters, Resource, STALL_MILLISECONDS, type VersionOptions } from "./connection.ts";
-import type { ErrorCode } from "./errors.ts";
+import { type ErrorCode, StowageError } from "./errors.ts";
 import { sleep } from "./retrying.ts";
 import { limitStalls } from "./transfer.ts";
 import { type FileProperties, type UploadOptions, uploadFile } from "./upload.ts";
@@ -13,6 +13,8 @@ const MAX_POLL_MILLISECONDS = 2000;
 export const MAX_BATCH_FILES = 100;
 
 const ABSENT: ErrorCode[] = ["not_found"];
+/** What the statuses of the store mean, whose errors have no code of the service. */
+const STORE_CODES: Record<number, ErrorCode> = { 404: "not_found", 416: "range_not_satisfiable" };
 
 export type FileFilters = Filters<"GET /docs/v1/uploads">;
 export type FolderFilters = Filters<"GET /docs/v1/folders">;
@@ -61,15 +63,24 @@ export class Files extends Resource {
   }
 
   /**
-   * Waits until the file is processed. Check `status` and `failure`: processing may have failed.
+   * Waits until the file is processed. Check `status`: processing may have failed. A public key or upload token gets no
+   * more than `status` does, for which it writes `waitUntilProcessed<FileStatus>(id)`.
    * @example const { status, audio } = await stowage.files.waitUntilProcessed(id);
    */
-  waitUntilProcessed(id: string, options?: CallOptions): Call<Schemas["FileMetadata"]> {
+  waitUntilProcessed<F extends Schemas["ProcessingStatus"] = Schemas["FileMetadata"]>(
+    id: string,
+    options?: CallOptions,
+  ): Call<F> {
     return callOf(async (onResponse) => {
       const call = { ...options, onResponse };
+      let read: "get" | "status" = "get";
       for (let delay = MIN_POLL_MILLISECONDS; ; delay = Math.min(delay * 1.2, MAX_POLL_MILLISECONDS)) {
-        const file = await this.get(id, call);
-        if (file.status === "completed" || file.status === "failed") return file;
+        const file = await this[read](id, call).catch((error) => {
+          if (read === "status" || error.code !== "insufficient_scope") throw error;
+          read = "status";
+          return this.status(id, call);
+        });
+        if (file.status === "completed" || file.status === "failed") return file as F;
         await sleep(delay, options?.signal);
       }
     });
@@ -83,15 +94,33 @@ export class Files extends Resource {
 
   /**
    * Returns a response whose body is the file, starting at byte `from`. Reading it fails if no bytes arrive for two minutes.
+   * If `from` is the size of the file, nothing is left, and the body is empty. Beyond it, the call fails with
+   * `range_not_satisfiable`.
    * @example const response = await stowage.files.download(id, { from: 100 });
    */
-  download(id: string, range?: { from?: number }, options?: CallOptions): Call<Response> {
+  download(id: string, range?: { from?: number | undefined }, options?: CallOptions): Call<Response> {
     const from = range?.from ?? 0;
-    const headers = from > 0 ? { Range: `bytes=${from}-` } : undefined;
     return callOf(async (onResponse) => {
+      // The store would ignore it, and send the whole file.
+      if (!(from >= 0 && from % 1 === 0)) throw new TypeError(`\`from\` is ${from}.`);
       const url = await this.createSignedUrl(id, {}, options);
       const limit = (response: Response) => limitStalls(url, response, STALL_MILLISECONDS);
-      return this.connection.stream(url, { ...options, headers, onResponse, isTransfer: true }, limit);
+      const open = (first: number) => {
+        const headers = from > 0 ? { Range: `bytes=${first}-` } : undefined;
+        return this.connection.stream(url, { ...options, headers, onResponse, isTransfer: true }, limit);
+      };
+      return open(from)
+        .catch(async (error) => {
+          if (error?.status !== 416) throw error;
+          // Nothing is left if the byte before exists. Scripts of pages can't read the size, which the response has.
+          await (await open(from - 1)).body?.cancel();
+          return new Response("", { status: 206 });
+        })
+        .catch((cause) => {
+          const status: number = cause?.status;
+          const code = STORE_CODES[status];
+          throw code ? new StowageError(code, "The file has no such bytes.", { status, cause }) : cause;
+        });
     });
   }
 

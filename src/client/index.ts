@@ -1,6 +1,6 @@
 /*
- * All that the npm package exports, and nothing that only the CLI and the console use. Webhook endpoints verify messages
- * without a client, and so without an API key.
+ * All that `stowage` of the npm package exports, and nothing that only the CLI and the console use. Webhook endpoints verify
+ * messages without a client, and so by `stowage/webhooks`, which is signatures.ts.
  */
 
 /* The client, and its errors */
@@ -123,7 +123,6 @@ export {
   type RecordedEvent,
   type WebhookMessage,
 } from "./events.ts";
-export { SignatureError, verifyMessage } from "./signatures.ts";
 export type {
   Delivery,
   DeliveryFilters,

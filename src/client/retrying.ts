@@ -67,6 +67,8 @@ export class Retries {
     const attempt = this.#attempt++;
     if (!(error instanceof StowageError) || !error.isTransient || attempt >= maxRetries) throw error;
     if (isServerError(error) && attempt >= MAX_SERVER_ERROR_RETRIES) throw error;
+    // Other uploads have to end first, which may take hours.
+    if (error.code === "too_many_unfinished_uploads") throw error;
     // After any other error than a rate limit, the service may have executed the request.
     if (!isIdempotent && error.status !== 429) throw error;
     const { retryAfterSeconds } = error;

@@ -25,10 +25,8 @@ function connect(options: StowageOptions): Connection {
   if (url === undefined) throw new TypeError("No URL. Pass `url`, or set STOWAGE_URL.");
   const isEnvUrl = !options.url || !env.STOWAGE_URL || normalizeUrl(options.url) === normalizeUrl(env.STOWAGE_URL);
   const { key = isEnvUrl ? env.STOWAGE_KEY : undefined } = options;
-  if (key === undefined || key === "") {
-    const remedy = isEnvUrl ? "or set STOWAGE_KEY" : "because STOWAGE_KEY belongs to STOWAGE_URL";
-    throw new TypeError(`No key. Pass \`key\`, ${remedy}. To log in, pass null.`);
-  }
+  if (key === undefined || key === "")
+    throw new TypeError("No key. Pass `key`, or null to log in. STOWAGE_KEY belongs to STOWAGE_URL.");
   return new Connection({ ...options, url, key });
 }
 

@@ -40,8 +40,8 @@ export interface UploadPage<D> {
   cancel(item: Item<D>, url: string): Promise<unknown>;
   /** Deletes a file that the user removes. */
   remove?(id: string): Promise<unknown>;
-  /** Whether the same upload may succeed later, without the user. */
-  isTemporary(error: unknown): boolean;
+  /** Whether a token that the service rejects is replaced later. */
+  isTokenRenewed(): boolean;
   /** Waits until the service has processed a file. @returns why it failed, or null */
   follow?(id: string, signal: AbortSignal): Promise<unknown>;
   /** Records from the microphone, whose events it reports, and adds the bytes. */
@@ -301,8 +301,14 @@ export class UploadRunner<D> {
         this.send({ type: "unsent", key, state, error: why, hasAdvanced });
       if (signal.aborted) this.send({ type: "stopped", key });
       else if (!(await isReadable(file))) end("interrupted", fileLost());
-      else end(this.#page.isTemporary(error) ? "waiting" : "failed", error);
+      else end(this.#isTemporary(error) ? "waiting" : "failed", error);
     }
+  }
+
+  /** Whether the same upload may succeed later, without the user. */
+  #isTemporary(error: unknown): boolean {
+    const isLater = error instanceof StowageError && error.isTransient;
+    return isLater || (hasStatus(error, 401) && this.#page.isTokenRenewed());
   }
 
   async #follow({ key, id = "" }: Item<D>): Promise<void> {

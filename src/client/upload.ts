@@ -51,18 +51,18 @@ export interface UploadStore {
 
 export interface UploadOptions extends Omit<CallOptions, "timeout"> {
   /** The name to store. Default: the name of the File or path, otherwise "file". */
-  name?: string;
+  name?: string | undefined;
   /** The number of bytes. Required for a stream, and for a Response without `Content-Length`. */
-  size?: number;
+  size?: number | undefined;
   /** Smallest size of a file that starts as a resumable upload. Default: 8,000,000. */
-  resumableFromBytes?: number;
-  /** Reports progress. If bytes did not arrive, the count goes back. */
-  onProgress?: (sentBytes: number, totalBytes: number) => void;
+  resumableFromBytes?: number | undefined;
+  /** Reports progress, each count once. If bytes did not arrive, the count goes back. */
+  onProgress?: ((sentBytes: number, totalBytes: number) => void) | undefined;
   /**
    * 64 hex digits. The service compares them with what it received: below 8 MB the upload fails with `digest_mismatch`,
    * a resumable one ends as failed, with `bytes_altered`.
    */
-  sha256?: string;
+  sha256?: string | undefined;
   /** Name, folder, reference, tags and metadata of the file. */
   properties?: FileProperties | undefined;
   /** Remembers the upload, so that the same call resumes it later, also in another process or after a reload. */
@@ -73,14 +73,14 @@ export interface UploadOptions extends Omit<CallOptions, "timeout"> {
    * Below 8 MB: the same key and bytes within 24 hours store one file. A resumable upload: a repeated creation replaces
    * the unfinished one. Default: random.
    */
-  idempotencyKey?: string;
+  idempotencyKey?: string | undefined;
   /**
    * The URL of an unfinished upload of the same file. A different size fails with `file_changed`; different bytes are
    * detected only with `sha256`. If the upload no longer exists, a new one starts.
    */
   resumeUrl?: string | undefined;
   /** Called with the upload URL once it is known. The URL contains a secret. */
-  onResumeUrl?: (url: string) => void;
+  onResumeUrl?: ((url: string) => void) | undefined;
 }
 
 type TransferOptions = UploadOptions & Pick<RequestSpec, "onResponse">;
@@ -102,17 +102,19 @@ class Upload {
   readonly #file: Source;
   readonly #options: TransferOptions;
   readonly #name: string;
-  readonly #storeKey: string | undefined;
+  /** Empty if there is nothing that identifies the file. */
+  readonly #storeKey: string;
   #saved: SavedUpload = { idempotencyKey: "" };
   /** How many bytes the next request appends. */
   #appendedBytes = MIN_APPENDED_BYTES;
+  #reportedBytes = -1;
 
   constructor(connection: Sender, file: Source, options: TransferOptions) {
     this.#connection = connection;
     this.#file = file;
     this.#options = options;
     this.#name = options.name ?? file.name ?? "file";
-    this.#storeKey = options.storeKey ?? (file.version && `${connection.url} ${file.version}`);
+    this.#storeKey = options.storeKey ?? (file.version ? `${connection.url} ${file.version}` : "");
   }
 
   async run(): Promise<string> {
@@ -120,11 +122,12 @@ class Upload {
     const key = this.#storeKey;
     const send = async () => {
       signal?.throwIfAborted();
-      if (store && key === undefined) throw new TypeError("These bytes need a `storeKey`.");
-      const earlier = key === undefined ? undefined : await store?.get(key);
+      if (store && !key) throw new TypeError("These bytes need a `storeKey`.");
+      const earlier = await store?.get(key);
       const { idempotencyKey = earlier?.idempotencyKey ?? randomKey() } = this.#options;
       this.#saved = { idempotencyKey, url: resumeUrl ?? earlier?.url };
-      const isForm = this.#file.size < resumableFromBytes && this.#saved.url === undefined;
+      // An empty file is none, which the service says of a form.
+      const isForm = this.#file.size < (resumableFromBytes || 1) && this.#saved.url === undefined;
       const location = await (isForm ? this.#sendForm() : this.#sendResumable());
       const id = location.slice(location.lastIndexOf("/") + 1);
       if (id === "") throw new StowageError("unexpected_response", "The response has no file ID.");
@@ -133,37 +136,47 @@ class Upload {
     try {
       // Rejects at once, even if the source waits for bytes.
       const id = await orAborted(send(), signal);
-      if (key !== undefined) await store?.delete(key);
+      await store?.delete(key);
       // It may have more to give, or not end.
       this.#file.cancel?.();
       return id;
     } catch (error) {
-      await this.#cleanUp(error);
+      const cleaning = this.#cleanUp(error);
+      // An abort rejects at once.
+      if (!signal?.aborted) await cleaning;
       throw error;
     }
   }
 
-  /** Frees what a failed upload holds, unless it can be resumed. */
+  /** Frees what a failed upload holds. */
   async #cleanUp(error: unknown): Promise<void> {
-    const { store, resumeUrl, onResumeUrl, headers } = this.#options;
-    const key = this.#storeKey;
     // These are of another version of the file.
     const isStale = error instanceof StowageError && /^(file_changed|idempotency_conflict)$/.test(error.code);
-    if (isStale && key !== undefined) await store?.delete(key);
+    if (isStale) await this.#options.store?.delete(this.#storeKey);
     this.#file.cancel?.(error);
+    await this.#discard();
+  }
+
+  /** Frees what the upload reserves on the service, unless it can be resumed. Otherwise, it would do so for a day. */
+  async #discard(): Promise<void> {
+    const { store, resumeUrl, onResumeUrl, headers } = this.#options;
     const { url } = this.#saved;
-    if (!this.#file.cancel || !url || store || resumeUrl || onResumeUrl) return;
+    if (!url || store || resumeUrl || onResumeUrl) return;
     const options = { headers, maxRetries: 0, timeout: CLEANUP_MILLISECONDS };
     await cancelUpload(this.#connection, url, options).catch(() => {});
   }
 
   async #save(url?: string): Promise<void> {
     this.#saved = { ...this.#saved, url };
-    if (this.#storeKey !== undefined) await this.#options.store?.set(this.#storeKey, this.#saved);
+    await this.#options.store?.set(this.#storeKey, this.#saved);
   }
 
   #report(sentBytes: number): void {
-    this.#options.onProgress?.(Math.min(sentBytes, this.#file.size), this.#file.size);
+    const { size } = this.#file;
+    const bytes = Math.min(sentBytes, size);
+    if (bytes === this.#reportedBytes) return;
+    this.#reportedBytes = bytes;
+    this.#options.onProgress?.(bytes, size);
   }
 
   /** The listener for progress in a request that starts at `offset`. */
@@ -254,21 +267,24 @@ class Upload {
   }
 
   async #create(): Promise<Response> {
-    const { properties, sha256, onResumeUrl } = this.#options;
+    const { properties, sha256, onResumeUrl, signal } = this.#options;
     await this.#save();
     const metadata = { filename: this.#name, sha256, properties: properties && JSON.stringify(properties) };
     const pairs = Object.entries(metadata).flatMap(([name, value]) => (value ? [`${name} ${base64Of(value)}`] : []));
-    const response = await this.#request("POST", `${UPLOADS}/resumable`, {
+    const headers = {
       ...TUS,
       "Upload-Length": String(this.#file.size),
       "Upload-Metadata": pairs.join(","),
       // A creation whose response is lost is repeated, and replaces the first one.
       "Idempotency-Key": this.#saved.idempotencyKey,
-    });
+    };
+    // An abort waits for its response, which alone has the URL by which the upload is canceled.
+    const response = await this.#request("POST", `${UPLOADS}/resumable`, headers, { signal: undefined });
     const path = response.headers.get("Location");
     if (path === null) throw errorOf(response);
     const url = this.#connection.url + pathOf(path);
     await this.#save(url);
+    if (signal?.aborted) await this.#discard();
     onResumeUrl?.(url);
     return response;
   }

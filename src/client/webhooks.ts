@@ -5,13 +5,14 @@ import type { RecordedEvent } from "./events.ts";
 
 export type WebhookInput = Api["POST /auth/v1/webhooks"]["body"];
 export type WebhookChanges = Api["PATCH /auth/v1/webhooks/{id}"]["body"];
-export type Replay = Api["POST /auth/v1/webhooks/{id}/replay"]["body"];
+export type Replay = Omit<ReplayBody, "after"> & { after: string | Date };
 export type ReplayResult = Api["POST /auth/v1/webhooks/{id}/replay"]["response"]["data"];
 export type DeliveryFilters = Filters<"GET /auth/v1/webhooks/{id}/deliveries">;
 /** A message to an endpoint, with its event. */
 export type Delivery = Omit<Schemas["Delivery"], "event"> & { event: RecordedEvent | null };
 /** A delivery that was sent again, with the attempt. It is null if there was none within 20 s: it follows. */
 export type Redelivery = Delivery & Pick<Schemas["Redelivery"], "attempt">;
+type ReplayBody = Api["POST /auth/v1/webhooks/{id}/replay"]["body"];
 type Webhook = Schemas["Webhook"];
 
 /** Endpoints that receive the team's events. */
@@ -76,6 +77,6 @@ export class Webhooks extends Resource {
    * @returns the number of deliveries, and `next` to continue if there are more
    */
   replay(id: string, replay: Replay, options?: CallOptions): Call<ReplayResult> {
-    return this.connection.json("POST /auth/v1/webhooks/{id}/replay", { id, body: replay }, options);
+    return this.connection.json("POST /auth/v1/webhooks/{id}/replay", { id, body: replay as ReplayBody }, options);
   }
 }

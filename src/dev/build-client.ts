@@ -1,7 +1,8 @@
 /**
  * `npm run build:client` builds client and CLI as an npm package in dist/client, or in the folder of the argument, and packs
- * it beside that folder. The library is `stowage.js`, for every runtime with `fetch`. The upload element is `element.js`, for
- * browsers. The CLI is `command.js`, for Node, with commander inside: the package has no dependencies.
+ * it beside that folder. The library is `stowage.js`, for every runtime with `fetch`. Webhook endpoints have `webhooks.js`.
+ * The upload element is `element.js`, for browsers. The CLI is `command.js`, for Node, with commander inside: the package has
+ * no dependencies.
  */
 import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -27,7 +28,7 @@ const options = {
 };
 await build({
   ...options,
-  entryPoints: { stowage: join(source, "index.ts") },
+  entryPoints: { stowage: join(source, "index.ts"), webhooks: join(source, "signatures.ts") },
   platform: "neutral",
 });
 // The recorder is loaded with the first recording.
@@ -112,6 +113,7 @@ const manifest = {
   files: ["*.js", "types", "src", "CHANGELOG.md", "commander.LICENSE"],
   exports: {
     ".": { types: "./types/index.d.ts", default: "./stowage.js" },
+    "./webhooks": { types: "./types/signatures.d.ts", default: "./webhooks.js" },
     "./element": { types: "./types/element.d.ts", default: "./element.js" },
     "./package.json": "./package.json",
   },

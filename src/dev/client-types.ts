@@ -163,8 +163,8 @@ function typeOf(schema: Schema, direction: Direction): string {
   if (union) return union.map((one) => typeOf(one, direction)).join(" | ");
   if (schema.type === "array") return `Array<${typeOf(schema.items ?? {}, direction)}>`;
   if (schema.type === "object") return objectOf(schema, direction);
-  // JSON turns a Date into what the service takes.
-  if (schema.format === "date-time" && direction === "body") return "string | Date";
+  // The client turns a Date into what the service takes.
+  if (schema.format === "date-time" && direction !== "response") return "string | Date";
   return schema.type === "null" ? "null" : (SIMPLE[schema.type ?? ""] ?? "unknown");
 }
 

@@ -53,12 +53,12 @@ import { isCommitted, isReceiving, uploads } from "./uploads.schema.ts";
 export const idempotencyConflict = errorCode(
   "idempotency_conflict",
   409,
-  "This Idempotency-Key was used for a different file. Use a new key.",
+  "This idempotency key was used for a different file. Use a new key.",
 );
 export const idempotencyInProgress = errorCode(
   "idempotency_in_progress",
   409,
-  "The first upload with this Idempotency-Key is still in progress. Retry shortly.",
+  "The first upload with this idempotency key is still in progress. Retry shortly.",
   { hasRetryAfter: true },
 );
 export const offsetMismatch = errorCode(
@@ -526,7 +526,7 @@ async function settleReplay(
     throw new AppError(idempotencyInProgress, { retryAfterSeconds });
   }
   if (!row) {
-    const message = "The first upload with this Idempotency-Key failed. Retry.";
+    const message = "The first upload with this idempotency key failed. Retry.";
     throw new AppError(idempotencyInProgress, { message, retryAfterSeconds: 1 });
   }
   if (row.sha256 !== sha256) throw new AppError(idempotencyConflict);

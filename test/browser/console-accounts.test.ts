@@ -173,7 +173,7 @@ describe("Signing in", () => {
     await dialog(page).getByRole("button", { name: "Create key" }).click();
     await expect(dialog(page)).toContainText("Team ID:");
     const [key, newTeamId] = await dialog(page).locator("code").allTextContents();
-    const made = await new Stowage({ url, key }).keys.list().page();
+    const made = await new Stowage({ url, key }).keys.list();
     expect(made.items).toMatchObject([{ name: "New team", teamId: newTeamId }]);
     expect(newTeamId).not.toBe(team.teamId);
     await button(page, "Done").click();

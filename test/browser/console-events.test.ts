@@ -10,7 +10,7 @@ import { expect, setHidden } from "./support.ts";
 const rows = (page: Page) => page.locator(".timeline li");
 const sentences = (page: Page) => rows(page).locator(".sentence");
 const latest = async ({ stowage }: Team, count: number) =>
-  (await stowage.events.list({ limit: count }).page()).items.map(({ _id }) => _id);
+  (await stowage.events.list({ limit: count })).items.map(({ _id }) => _id);
 
 /** Waits until the page receives events. */
 const untilLive = (page: Page) => expect(page.getByText("Connecting…")).toHaveCount(0);
@@ -65,7 +65,7 @@ describe("Event log", () => {
     await tabTo(details);
     await page.keyboard.press("Enter");
     await expect(details).toHaveAttribute("aria-expanded", "true");
-    const [uploaded] = (await stowage.events.list({ type: "file.uploaded" }).page()).items;
+    const [uploaded] = (await stowage.events.list({ type: "file.uploaded" })).items;
     const shown = rows(page).filter({ hasText: `Event ID: ${uploaded?._id}` });
     await expect(shown).toContainText(`Request ID: ${uploaded?.actor.requestId}`);
     // As the service sends it. The client adds an `id`.
@@ -102,7 +102,7 @@ describe("Event log", () => {
 
   test("hides sign-ins and processing until the user asks for them, except for one file", async ({ at }) => {
     const { page, id, stowage } = await at("/events", { width: 390, files: ["one.txt"] });
-    const { _id: created } = (await stowage.events.list({ type: "team.created" }).page()).items[0] ?? {};
+    const { _id: created } = (await stowage.events.list({ type: "team.created" })).items[0] ?? {};
     const people = ["test uploaded one.txt", "The operator created the key test", "The operator created the team"];
     await stowage.files.waitUntilProcessed(id);
     await page.reload();

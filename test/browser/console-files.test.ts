@@ -9,7 +9,7 @@ import { alter, fakeFiles, respond } from "./fakes.ts";
 import { button, dialog, heading, link, names, player, row, rows, secondsOf } from "./locators.ts";
 import { copyBy, expect, expectAnnounced } from "./support.ts";
 
-const namesOf = async (stowage: Stowage) => (await stowage.files.list().page()).items.map((file) => file.name);
+const namesOf = async (stowage: Stowage) => (await stowage.files.list()).items.map((file) => file.name);
 
 describe("File list", () => {
   const NAMES = [
@@ -868,7 +868,7 @@ describe("Organizing files", () => {
     await expect(page.getByRole("rowheader")).toHaveText(["two.txt"]);
     await folder(page, "album").click();
     await expect(page.getByRole("rowheader")).toHaveText(["one.txt"]);
-    expect((await stowage.files.list({ under: "music" }).page()).items.map((file) => file.folder)).toEqual(
+    expect((await stowage.files.list({ under: "music" })).items.map((file) => file.folder)).toEqual(
       expect.arrayContaining(["music", "music/album"]),
     );
   });
@@ -895,7 +895,7 @@ describe("Organizing files", () => {
     await expect(heading(page, "Files")).toBeVisible();
     await page.evaluate(() => (Reflect.get(window, "release") as () => void)());
     await expect(page.getByText("1 of 1 uploaded")).toBeVisible();
-    expect((await stowage.files.list({}).page()).items.map((file) => file.folder)).toEqual(["music/album"]);
+    expect((await stowage.files.list({})).items.map((file) => file.folder)).toEqual(["music/album"]);
   });
 
   test("creates, renames, moves, and deletes a folder with everything in it", async ({ at }) => {

@@ -194,7 +194,7 @@ describe("Defect in the console", () => {
       /\/auth\/v1\/events\?.*order=asc/,
       async (route) => {
         const response = await route.fetch();
-        const { items } = await stowage.events.list({ limit: 1 }).page();
+        const { items } = await stowage.events.list({ limit: 1 });
         // An event without a subject, which the service never sends.
         await route.fulfill({
           response,

@@ -243,7 +243,7 @@ describe("Delivery log", () => {
     );
     endpoint.response = { status: 200, body: "thanks" };
     // On a slow machine, the next attempt may be minutes away.
-    for (const { _id: id, attempts } of (await webhooks.deliveries(_id).page()).items)
+    for (const { _id: id, attempts } of (await webhooks.deliveries(_id)).items)
       if (attempts.length > 1) await webhooks.redeliver(id);
     await expect(deliveries(page)).toContainText(/Session createdDelivered.+HTTP 200 · \d attempts/);
     // On a slow machine, several attempts fail before the page shows the first one.
@@ -254,7 +254,7 @@ describe("Delivery log", () => {
     await page.keyboard.press("Enter");
     // The latest attempt is the first.
     await expect(details(page)).toContainText(/200 · .*500 · /s);
-    const [event] = (await team.stowage.events.list({ type: "session.created", limit: 1 }).page()).items;
+    const [event] = (await team.stowage.events.list({ type: "session.created", limit: 1 })).items;
     const link = details(page).getByRole("link", { name: event?._id ?? "" });
     await expect(link).toHaveAttribute("href", `/console/events/${event?._id}`);
 
@@ -401,7 +401,7 @@ describe("Delivery log", () => {
     await team.stowage.keys.create({ name: "gone" });
     await expect(page.getByText("Disabled: endpoint returned 410 Gone")).toBeVisible();
     await expect(deliveries(page).first()).toContainText(/API key createdFailedgone · .+HTTP 410 · 1 attempt$/);
-    const [failed] = (await webhooks.deliveries(_id).page()).items;
+    const [failed] = (await webhooks.deliveries(_id)).items;
 
     problems.allow(/status of 409/);
     await act(page, "Replay…");
@@ -425,7 +425,7 @@ describe("Delivery log", () => {
 
   exhaustive("continues a long replay, also after a failure", async ({ at }) => {
     const { page, team } = await openWebhook(at, (await openEndpoint()).url);
-    const [first] = (await team.stowage.events.list({ order: "asc", limit: 1 }).page()).items;
+    const [first] = (await team.stowage.events.list({ order: "asc", limit: 1 })).items;
     const later = first?._id.replace(/.$/, (digit) => (digit === "0" ? "1" : "0"));
     const asked: unknown[] = [];
     const steps = [{ deliveries: 1000, next: later }, null, { deliveries: 2, next: null }];

@@ -75,7 +75,7 @@ describe("Pages of the console", () => {
     await expect.poll(() => receiver.received.length).toBeGreaterThan(0);
     // Nothing more happens that it receives.
     await webhooks.update(_id, { types: [...types] });
-    const [event] = (await events.list({ type: "file.uploaded", limit: 1 }).page()).items;
+    const [event] = (await events.list({ type: "file.uploaded", limit: 1 })).items;
     const { page } = await at("/files", { team });
     await expectLooks(page, [
       ["files", "/console/files", rowCount(5)],
@@ -237,7 +237,7 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
       description: UNBREAKABLE,
       types: ["user.deleted"],
     });
-    const [event] = (await stowage.events.list({ type: "file.uploaded", limit: 1 }).page()).items;
+    const [event] = (await stowage.events.list({ type: "file.uploaded", limit: 1 })).items;
     const { page } = await at("/session", { team, width: 1440 });
     const shownDialog = () => expect(dialog(page)).toBeVisible();
     const choose = (action: string) => async () => {

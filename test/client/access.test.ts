@@ -3,11 +3,12 @@ import { Access } from "../../src/client/element-access.ts";
 import { StowageError } from "../../src/client/index.ts";
 
 /** What a call fails with if `getToken` of the page fails. */
-async function failureOf(error: unknown): Promise<[code: string, isTemporary: boolean]> {
+async function failureOf(error: unknown): Promise<[code: string, isTransient: boolean]> {
   const getToken = () => Promise.reject(error);
   const access = new Access(() => ({ url: "https://stowage.example", token: null, getToken }));
   const failure = await access.call(async () => undefined).catch((thrown: unknown) => thrown);
-  return [(failure as StowageError).code, access.isTemporary(failure)];
+  const { code, isTransient } = failure as StowageError;
+  return [code, isTransient];
 }
 
 describe("A page that has no token", () => {
@@ -22,17 +23,6 @@ describe("A page that has no token", () => {
       expect((await failureOf(error))[1]).toBe(true);
     expect((await failureOf(new StowageError("connection_failed", "No network.")))[1]).toBe(true);
     expect((await failureOf(new StowageError("unavailable", "Later.", { status: 503 })))[1]).toBe(true);
-  });
-});
-
-describe("A team without space", () => {
-  const failure = (retryAfterSeconds?: number) =>
-    new StowageError("too_many_unfinished_uploads", "Retry.", { status: 409, retryAfterSeconds });
-  const access = new Access(() => ({ url: "https://stowage.example", token: "token", getToken: undefined }));
-
-  test("lets an upload wait if the service says when to try again", () => {
-    expect(access.isTemporary(failure(60))).toBe(true);
-    expect(access.isTemporary(failure())).toBe(false);
   });
 });
 
@@ -56,16 +46,14 @@ describe("A token", () => {
     expect([seen.size, tokens]).toEqual([2, ["newest"]]);
   });
 
-  test("that is rejected again, or is no token, is asked for later", async () => {
+  test("that is rejected again fails the call, and one that is no token lets it wait", async () => {
     const given = (getToken: (() => string) | undefined) =>
       new Access(() => ({ url: "https://stowage.example", token: "t", getToken }));
     const always = given(() => "t");
     await expect(always.call(() => Promise.reject(rejected))).rejects.toBe(rejected);
-    expect(always.isTemporary(rejected)).toBe(true);
-    expect(given(undefined).isTemporary(rejected)).toBe(false);
     // A page in place of a token, as a proxy sends it.
     const page = given(() => "<!doctype html>\n<p>Bad gateway");
     const error = await page.call(async () => undefined).catch((thrown: unknown) => thrown);
-    expect([page.isTemporary(error), (error as Error).message]).toEqual([true, "There is no token."]);
+    expect(error).toMatchObject({ isTransient: true, message: "There is no token." });
   });
 });

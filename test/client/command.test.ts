@@ -928,7 +928,10 @@ describe("stowage upload", () => {
       const { machine } = await receiving(Object, (request, response) => {
         // Server errors are retried four times.
         if (++count <= (status === 400 ? 1 : 5))
-          refusal(status, status === 400 ? "digest_mismatch" : "internal", { "Retry-After": "0" })(request, response);
+          (status === 400 ? refusal(status, "digest_mismatch") : refusal(status, "internal", { "Retry-After": "0" }))(
+            request,
+            response,
+          );
       });
       const run = await machine.run("upload a.bin b.bin large.bin --parallel 1");
       expect(run).toMatchObject({ code: expected, stdout: "1\tb.bin\n1\tlarge.bin\n" });

@@ -118,8 +118,9 @@ describe("the package", () => {
     expect(maps.length).toBeGreaterThan(15);
     // The source of each definition.
     for (const { sources } of maps) expect(readFileSync(join(installed, "types", sources[0]))).toBeTruthy();
-    const { types: elementTypes, default: element } = manifest.exports["./element"];
-    for (const path of [elementTypes, element]) expect(readFileSync(join(installed, path))).toBeTruthy();
+    for (const entry of ["./element", "./webhooks"])
+      for (const path of Object.values<string>(manifest.exports[entry]))
+        expect(readFileSync(join(installed, path))).toBeTruthy();
     const library = readFileSync(join(installed, script), "utf8");
     expect(library).not.toMatch(/commander|node:(?!fs)/);
     // An uncaught error prints the line that threw it.
@@ -150,7 +151,8 @@ describe("the package", () => {
         expect((await stowage("get", id, "-o", `got ${name}`, "--force")).stderr).toBe("");
         expect(readFileSync(join(folder, `got ${name}`)).length).toBe(size);
       }
-      const program = `import { Stowage, StowageError, verifyMessage } from "stowage";
+      const program = `import { Stowage, StowageError } from "stowage";
+        import { verifyMessage } from "stowage/webhooks";
         const { files } = new Stowage({ url: process.env.STOWAGE_URL, key: process.env.STOWAGE_KEY });
         const { id } = await files.upload("small.bin");
         const { byteLength } = await (await files.download(id)).arrayBuffer();

@@ -6,6 +6,8 @@ import { type UploadPage, UploadRunner } from "../../src/client/upload-runner.ts
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 const lost = new StowageError("connection_failed", "No connection.");
+const full = (retryAfterSeconds?: number) =>
+  new StowageError("too_many_unfinished_uploads", "Retry.", { status: 409, retryAfterSeconds });
 const saved = { idempotencyKey: "k", url: "https://stowage.example/docs/v1/uploads/resumable/1.secret" };
 
 /** An upload that begins, until the test ends it. */
@@ -17,9 +19,11 @@ interface Begun {
 
 async function open({
   isForm = true,
+  isTokenRenewed = false,
   cancel = async () => {},
 }: {
   isForm?: boolean;
+  isTokenRenewed?: boolean;
   cancel?: () => Promise<void>;
 } = {}) {
   const begun: Begun[] = [];
@@ -36,7 +40,7 @@ async function open({
       canceled.push(url);
       await cancel();
     },
-    isTemporary: (error) => error instanceof StowageError && error.isTransient,
+    isTokenRenewed: () => isTokenRenewed,
     follow: (_, signal) => new Promise((resolve) => signal.addEventListener("abort", resolve)),
     onChange: () => {},
     onProgress: () => {},
@@ -120,6 +124,23 @@ describe("An upload that fails", () => {
       expect(waits[place]).toBeGreaterThanOrEqual(ceiling * 500);
       expect(waits[place]).toBeLessThanOrEqual(ceiling * 1000 + 500);
     }
+  });
+
+  test.each([
+    ["a lost connection", lost, "waiting", "waiting"],
+    ["a full team, if the service says when to try again", full(60), "waiting", "waiting"],
+    ["a full team otherwise", full(), "failed", "failed"],
+    ["a rejected token", new StowageError("token_invalid", "It has expired.", { status: 401 }), "failed", "waiting"],
+  ])("waits after %s only if it may succeed later, a page with new tokens included", async (_, error, ...expected) => {
+    const shown: string[] = [];
+    for (const isTokenRenewed of [false, true]) {
+      const { begun, add, states } = await open({ isTokenRenewed });
+      await add(new File(["abc"], "a.txt"));
+      begun[0]?.fail(error);
+      await settled();
+      shown.push(states());
+    }
+    expect(shown).toEqual(expected);
   });
 
   test("needs its file again if that can't be read, and is refused otherwise", async () => {

@@ -1,5 +1,6 @@
 import type { Event, EventFilters } from "../../client/index.ts";
 import { startOfDay } from "../files/file-rows.ts";
+import type { InUrl } from "../parts/curl.tsx";
 
 /** The choice that finds files that were moved to the trash, and erased ones. The API has no filter for both. */
 export const DELETED = "deleted";
@@ -9,7 +10,7 @@ export const isOfType = ({ type }: Pick<Event, "type">, chosen: string): boolean
   chosen !== DELETED || type === "file.trashed" || type === "file.deleted";
 
 /** The filters that the query of the URL selects. Both the first and the last day are included. */
-export function filtersFrom(query: URLSearchParams): EventFilters {
+export function filtersFrom(query: URLSearchParams): InUrl<EventFilters> {
   const from = startOfDay(query.get("from"));
   const until = startOfDay(query.get("until"), 1);
   const given = {
@@ -21,13 +22,13 @@ export function filtersFrom(query: URLSearchParams): EventFilters {
     createdAfter: from && new Date(from - 1).toISOString(),
     createdBefore: until && new Date(until).toISOString(),
   };
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => value)) as EventFilters;
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value)) as InUrl<EventFilters>;
 }
 
 /** Whether a new event belongs to a filtered list. */
 export const isListed = (
   { type, subject, actor, createdAt }: Pick<Event, "type" | "subject" | "actor" | "createdAt">,
-  filters: EventFilters,
+  filters: InUrl<EventFilters>,
 ): boolean =>
   !filters.before &&
   (!filters.createdBefore || createdAt < filters.createdBefore) &&

@@ -6,6 +6,7 @@ import { href, query } from "../framework/router.ts";
 import { client } from "../framework/session.ts";
 import { useEvents, useList } from "../framework/store.ts";
 import { NOUNS } from "../nouns.ts";
+import type { InUrl } from "../parts/curl.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { ChoiceFilter, DateFilter, Filters, setQuery } from "../parts/filters.tsx";
 import { countOf } from "../parts/format.ts";
@@ -74,7 +75,7 @@ export function Events() {
 const isReading = () => scrollY > 0 || document.querySelector(".timeline :is(:focus, [aria-expanded=true])") !== null;
 
 interface EventLogProps {
-  filters: EventFilters;
+  filters: InUrl<EventFilters>;
   isShown: (event: Event) => boolean;
 }
 

@@ -12,9 +12,9 @@ async function loadNames(signal: AbortSignal, before = NO_NAMES): Promise<Names>
   if (!session.value?.team) return NO_NAMES;
   const { keys, users, sessions } = client.value;
   const [ofKeys, ofUsers, ofSessions] = await Promise.all([
-    can("keys:read") ? keys.list({}, { signal }).page() : null,
-    can("users:read") ? users.list({}, { signal }).page() : null,
-    can("keys:read") ? sessions.list({}, { signal }).page() : null,
+    can("keys:read") ? keys.list({}, { signal }) : null,
+    can("users:read") ? users.list({}, { signal }) : null,
+    can("keys:read") ? sessions.list({}, { signal }) : null,
   ]);
   const names = new Map([
     // Deleted ones keep their names.

@@ -1,4 +1,5 @@
 import type { FileEvent, FileFilters, StoredFile } from "../../client/index.ts";
+import type { InUrl } from "../parts/curl.tsx";
 import { splitName } from "../parts/file-name.tsx";
 
 /* The rows of the list of files, and the URL that selects them. Pure, so that they are tested without a browser. */
@@ -54,7 +55,7 @@ export interface FileView {
   isFiltered: boolean;
   search: string;
   sort: keyof typeof SORTS;
-  filters: FileFilters;
+  filters: InUrl<FileFilters>;
 }
 
 /** The list that the query of the URL selects. Both the first and the last day are included. */
@@ -70,7 +71,7 @@ export function viewFrom(query: URLSearchParams): FileView {
     createdAfter: from && iso(from - 1),
     createdBefore: iso(startOfDay(query.get("until"), 1)),
   };
-  const filters = Object.fromEntries(Object.entries(given).filter(([, value]) => value)) as FileFilters;
+  const filters = Object.fromEntries(Object.entries(given).filter(([, value]) => value)) as InUrl<FileFilters>;
   const isFiltered = Object.keys(filters).length > 0;
   const chosen = query.get("sort");
   // The files of a folder often belong together, such as the episodes of a season. A search by name examines ten times as
@@ -79,7 +80,7 @@ export function viewFrom(query: URLSearchParams): FileView {
   const known = chosen !== null && Object.hasOwn(SORTS, chosen) ? (chosen as keyof typeof SORTS) : undefined;
   const sort = known ?? (isByName ? "name" : "date");
   const place = isFiltered ? folder && { under: folder } : { folder };
-  const all = { ...filters, ...place, sort: SORTS[sort] } as FileFilters;
+  const all = { ...filters, ...place, sort: SORTS[sort] } as InUrl<FileFilters>;
   return { folder, isFiltered, search: filters.search ?? "", sort, filters: all };
 }
 

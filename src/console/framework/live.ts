@@ -95,7 +95,7 @@ export function followEvents(): void {
     const { signal } = stop;
     /** Shows that the connection works, and finds the position in the event log if it is unknown. */
     const connect = async () => {
-      const { items } = await client.events.list({ limit: 1 }, { signal }).page();
+      const { items } = await client.events.list({ limit: 1 }, { signal });
       if (position) return;
       position = { teamId: team.id, eventId: items[0]?._id ?? START_OF_LOG };
       release();

@@ -297,7 +297,7 @@ export function useList<T>(
 ): Listing<T> {
   const read = async (signal: AbortSignal, count: number, from?: string): Promise<Pages<T>> => {
     if (!list) return { items: [], next: undefined, count, requests: 0 };
-    const { items, next } = await list(signal).page(from);
+    const { items, next } = await (from === undefined ? list(signal) : list(signal).page(from));
     const result: Pages<T> = { items, next, count, requests: 1 };
     for (; result.next !== undefined; result.requests++) {
       const isFull = result.requests >= count && result.items.length >= count * rows;

@@ -1,6 +1,9 @@
 import { CopyButton } from "./copy.tsx";
 import { Icon } from "./icon.tsx";
 
+/** Filters of a list as a URL has them, in which a time is text. */
+export type InUrl<Filters> = { [Name in keyof Filters]: Exclude<Filters[Name], Date> };
+
 export interface Call {
   /** The path of the API, such as `/docs/v1/uploads`. */
   path: string;

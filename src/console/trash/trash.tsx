@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import type { TrashedFile } from "../../client/index.ts";
+import type { Page, TrashedFile } from "../../client/index.ts";
 import { restoreFiles } from "../files/file-changes.ts";
 import { PAGE_FILES } from "../files/file-list.ts";
 import { SelectionBar } from "../files/selection.tsx";
@@ -25,13 +25,10 @@ const listTrash = (signal?: AbortSignal) =>
  * first page again, because files that could not be erased stay in it.
  */
 function trashPages(): () => Promise<TrashedFile[]> {
-  let from: string | undefined;
-  let isAtEnd = false;
+  let read: (() => Promise<Page<TrashedFile>>) | undefined = () => listTrash();
   return async () => {
-    if (isAtEnd) return [];
-    const { items, next } = await listTrash().page(from);
-    from = next;
-    isAtEnd = next === undefined;
+    const { items = [], next } = (await read?.()) ?? {};
+    read = next === undefined ? undefined : () => listTrash().page(next);
     return items;
   };
 }

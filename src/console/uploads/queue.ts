@@ -44,7 +44,7 @@ function createRunner(owner: string): UploadRunner<Details> {
     },
     cancel: (_, url) => call(({ unfinishedUploads }) => unfinishedUploads.cancel(url)),
     // It resumes when the same user signs in again.
-    isTemporary: (error) => error instanceof StowageError && (error.isTransient || error.status === 401),
+    isTokenRenewed: () => true,
     onProgress: (item) => measureProgress(runner, show(runner, owner, item)),
     onChange: (before) => followChange(runner, owner, before),
   };

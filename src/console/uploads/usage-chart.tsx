@@ -28,12 +28,12 @@ const isUpload = (event: Parameters<typeof isFileEvent>[0]): event is FileEvent 
 async function readUploads(signal: AbortSignal): Promise<Uploads> {
   const list = client.value.events.list({ type: "file.uploaded", limit: PAGE_EVENTS }, { signal });
   const uploads: Sized[] = [];
-  let next: string | undefined;
-  for (let page = 0; page < MAX_PAGES; page++) {
-    const found = await list.page(next);
-    uploads.push(...found.items.filter(isUpload).map(toSized));
-    next = found.next;
+  let { items, next } = await list;
+  for (let page = 1; ; page++) {
+    uploads.push(...items.filter(isUpload).map(toSized));
     if (next === undefined) return { uploads, since: undefined };
+    if (page === MAX_PAGES) break;
+    ({ items, next } = await list.page(next));
   }
   return { uploads, since: uploads.at(-1)?.createdAt };
 }

@@ -10,7 +10,7 @@ import { DayBars, HealthBadge } from "./webhook-health.tsx";
 import { nameOfWebhook } from "./webhook-name.ts";
 
 /** How a server checks a request of a webhook. */
-const VERIFYING = `import { verifyMessage } from "stowage";
+const VERIFYING = `import { verifyMessage } from "stowage/webhooks";
 
 export async function POST(request) {
   const secret = process.env.WEBHOOK_SECRET;
