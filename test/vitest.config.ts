@@ -47,7 +47,7 @@ export default defineConfig(async ({ mode }) => {
     ...timeouts,
     // Files of a project share processes or Workers, because to start one takes longer than many files.
     isolate: false,
-    provide: { isExhaustive },
+    provide: { isExhaustive, isSuite: isExhaustive || mode === "fast" },
     exclude: isExhaustive ? [] : ["test/**/*.exhaustive.test.ts"],
   };
   return {

@@ -592,7 +592,7 @@ export interface UnfinishedUpload {
   /** When the service ends the upload, or removes a canceled one, unless that has happened before. */
   expiresAt: string;
 }
-export interface FileMetadata extends FileStatus {
+export type FileMetadata = FileStatus & {
   /** The id of the team. */
   teamId: string;
   /** The name of the file that was uploaded. */
@@ -658,17 +658,26 @@ export interface FileMetadata extends FileStatus {
   metadata: Record<string, unknown>;
   /** Why the file can't be deleted. Null if it can. */
   hold: Hold | null;
-}
-export interface FileStatus {
+};
+export type FileStatus = {
   /** The `id`, as the API calls it. */
   _id: string;
   /** Identifies the record. */
   id: string;
-  /** The state. */
-  status: ProcessingStatus;
-  /** Why processing failed. Null unless it did. */
-  failure: ProcessingFailure | null;
-}
+} & (
+  | {
+    /** The state. */
+    status: "pending" | "processing" | "completed";
+    /** Why processing failed. Null unless it did. */
+    failure: null;
+  }
+  | {
+    /** The state. */
+    status: "failed";
+    /** Why processing failed. Null unless it did. */
+    failure: ProcessingFailure;
+  }
+);
 export interface Waveform {
   /** One or two of equal length. */
   channels: Array<Array<number>>;
@@ -813,6 +822,8 @@ export interface WebhookMessage {
   /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
 }
+/** The fields of a file that its events have. */
+export type FileEventField = "_id" | "teamId" | "originalName" | "fileType" | "status" | "createdAt" | "updatedAt" | "__v" | "filename" | "reference" | "size" | "mimeType" | "sha256" | "durationSeconds" | "processedAt" | "failure" | "uploadedBy" | "audio";
 /** The schemas of /openapi.json. */
 export interface Schemas {
   Error: ErrorBody;

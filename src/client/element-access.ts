@@ -18,6 +18,12 @@ export class Access {
     this.#settings = settings;
   }
 
+  /** Whether the page has set what leads to the service. */
+  get isSet(): boolean {
+    const { url, token, getToken } = this.#settings();
+    return Boolean(url && (token || getToken));
+  }
+
   /** The settings have changed. */
   reset(): void {
     this.#connecting = undefined;
@@ -42,6 +48,12 @@ export class Access {
 
   async #connect(): Promise<Sender> {
     const { url, token, getToken } = this.#settings();
+    if (!this.isSet) {
+      const message = "<stowage-upload> waits for its `url`, and for a `token` or `getToken`.";
+      // biome-ignore lint/suspicious/noConsole: The developer of the page has to read it.
+      console.warn(message);
+      throw new StowageError("token_missing", message, { isTransient: true });
+    }
     // A wrong URL of the page is its own error, and not one of the token.
     new Sender({ url });
     try {

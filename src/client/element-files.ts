@@ -48,20 +48,6 @@ interface Row {
 export const codeOf = ({ error }: Pick<FormItem, "error">): string | undefined =>
   error === null ? undefined : error instanceof StowageError ? error.code : "unexpected_error";
 
-/** Whether a file is one that an input with this `accept` offers. The service decides on a file whose type is unknown. */
-export function isAccepted({ name, type }: File, accept: string): boolean {
-  const rules = accept
-    .toLowerCase()
-    .split(",")
-    .map((rule) => rule.trim())
-    .filter(Boolean);
-  const fits = (rule: string) => {
-    if (rule.startsWith(".")) return name.toLowerCase().endsWith(rule);
-    return type === "" || type === rule || (rule.endsWith("/*") && type.startsWith(rule.slice(0, -1)));
-  };
-  return rules.length === 0 || rules.some(fits);
-}
-
 export class ElementFiles {
   readonly element = create("ul", "list");
   readonly #host: Host;

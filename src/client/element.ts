@@ -2,7 +2,7 @@ import { normalizeUrl } from "./connection.ts";
 import { Access } from "./element-access.ts";
 import { Chooser } from "./element-chooser.ts";
 import { FormControl } from "./element-control.ts";
-import { codeOf, ElementFiles, type FormItem, type Host, isAccepted, type UploadDetail } from "./element-files.ts";
+import { codeOf, ElementFiles, type FormItem, type Host, type UploadDetail } from "./element-files.ts";
 import { loadGerman, loadSound } from "./element-load.ts";
 import { placeOf, recordingPlaceOf } from "./element-places.ts";
 import { followProcessing } from "./element-processing.ts";
@@ -11,7 +11,6 @@ import { Reporter } from "./element-reporter.ts";
 import { blockerOf, idsOf, stateOf } from "./element-state.ts";
 import { Submission } from "./element-submission.ts";
 import { Announcer, create, STYLES, TEXTS, type UploadTexts } from "./element-view.ts";
-import { StowageError } from "./errors.ts";
 import { isUnmeasured } from "./measured.ts";
 import { uploadSource } from "./upload.ts";
 import { type UploadPage, UploadRunner } from "./upload-runner.ts";
@@ -29,6 +28,9 @@ export type { UploadTexts } from "./element-view.ts";
  * styles don't reach it except by ::part(). The element shows the uploads of upload-state.ts: element-files.ts their list, and
  * element-recordings.ts the recordings that are not sent.
  */
+
+/** After these, what waits may succeed. */
+const WAKING = ["load", "online", "visibilitychange"];
 
 type UploadEvents = Record<
   "upload-progress" | "upload-waiting" | "upload-stored" | "upload-completed" | "upload-failed",
@@ -137,13 +139,9 @@ export class StowageUpload extends FormControl {
   /** Uploads files as if the user had chosen them. Unless it has `multiple`, a file replaces the one before. */
   add(files: Iterable<File>): void {
     this.#set();
-    const accept = this.#input?.accept ?? "";
-    // Browsers let users drop what they can't choose.
-    const refusal = new StowageError("type_not_allowed", `The input accepts ${accept}.`);
     const added = [...files].map((file) => {
-      const source = `${this.url} ${file.name} ${file.lastModified} ${file.size}`;
-      const item = { name: file.name, source };
-      return { file, item: isAccepted(file, accept) ? item : { ...item, state: "failed" as const, error: refusal } };
+      const { name, lastModified, size } = file;
+      return { file, item: { name, source: `${this.url} ${name} ${lastModified} ${size}` } };
     });
     this.#runner.add(added);
   }
@@ -151,7 +149,7 @@ export class StowageUpload extends FormControl {
   connectedCallback(): void {
     this.upgrade("getToken", "texts");
     addEventListener("beforeunload", this.#warn);
-    for (const type of ["online", "visibilitychange"]) addEventListener(type, this.#wake, true);
+    for (const type of WAKING) addEventListener(type, this.#wake, true);
     this.#adoptInput();
     void this.#translate().catch(() => {});
     this.#runner.send({ type: "open" });
@@ -162,7 +160,7 @@ export class StowageUpload extends FormControl {
     queueMicrotask(() => {
       if (this.isConnected) return;
       removeEventListener("beforeunload", this.#warn);
-      for (const type of ["online", "visibilitychange"]) removeEventListener(type, this.#wake, true);
+      for (const type of WAKING) removeEventListener(type, this.#wake, true);
       this.#runner.send({ type: "close" });
     });
   }
@@ -283,11 +281,11 @@ export class StowageUpload extends FormControl {
     this.#addChosen();
   }
 
-  /** Tells the uploads what the page allows. Scripts of the page may set the URL and the token later. */
+  /** Tells the uploads what the page allows. Until it is loaded, its scripts may still set the URL and the token. */
   #set(): void {
-    const isReady = this.hasAttribute("url") && (this.#getToken !== undefined || this.hasAttribute("token"));
-    const isSingle = !(this.#input?.multiple ?? this.multiple);
-    this.#runner.send({ type: "set", isReady, isDisabled: this.#isDisabled, isSingle });
+    const isReady = this.#access.isSet || document.readyState === "complete";
+    const { multiple = this.multiple, accept = "" } = this.#input ?? {};
+    this.#runner.send({ type: "set", isReady, isDisabled: this.#isDisabled, isSingle: !multiple, accept });
   }
 
   #cancel(isCanceled: (item: FormItem) => boolean): void {

@@ -4,6 +4,7 @@ import type {
   RecordedEvent as AnyRecord,
   AudioMetadata,
   EventType,
+  FileEventField,
   FileMetadata,
   SubjectKind,
 } from "./api.ts";
@@ -16,24 +17,11 @@ const MAX_POLL_MILLISECONDS = 5000;
 
 export type EventFilters = Filters<"GET /auth/v1/events">;
 
-/** Events lack what a team sets on a file, except the reference. */
-type Absent =
-  | "uploadedBy"
-  | "uploadTokenId"
-  | "path"
-  | "hasWaveform"
-  | "transcript"
-  | "audio"
-  | "title"
-  | "artist"
-  | "peaks"
-  | "name"
-  | "folder"
-  | "tags"
-  | "metadata";
+/** Of each member of a union, so that `status` says whether there is a `failure`. */
+type PickOfEach<T, K extends keyof T> = T extends unknown ? Pick<T, K> : never;
 
-/** The file's metadata at the time of an event, without URLs and tags. */
-export type FileEventData = Omit<FileMetadata, Absent> & {
+/** The file's metadata at the time of an event, without URLs and tags, and of what a team sets only the reference. */
+export type FileEventData = PickOfEach<FileMetadata, Exclude<FileEventField, "audio" | "uploadedBy"> | "id"> & {
   audio: Omit<AudioMetadata, "tags"> | null;
   uploadedBy: Omit<FileMetadata["uploadedBy"], "name">;
   /** The changed fields of `file.updated`. */

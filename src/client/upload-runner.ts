@@ -120,13 +120,13 @@ export class UploadRunner<D> {
   }
 
   /** Adds files, or continues with them what needs them again. */
-  add(files: { file: File; item: Omit<NewItem<D>, "key" | "size"> }[]): void {
+  add(files: { file: File; item: Omit<NewItem<D>, "key" | "size" | "type"> }[]): void {
     const bytes = new Map<string, Bytes>();
     const items = files.map(({ file, item }): NewItem<D> => {
       const known = item.source === undefined ? undefined : findAgain(this.uploads, item.source);
       const key = known?.key ?? newKey();
       bytes.set(key, { parts: [], sentBytes: 0, ...this.#bytes.get(key), file });
-      return { ...item, key, size: file.size };
+      return { ...item, key, size: file.size, type: file.type };
     });
     this.send({ type: "add", items }, bytes);
   }

@@ -1,3 +1,4 @@
+import { type ErrorCode, StowageError } from "./errors.ts";
 import type { SavedUpload } from "./upload.ts";
 
 /*
@@ -36,8 +37,9 @@ export interface NewItem<D> {
   size: number;
   /** The same for a file that is chosen again. */
   source?: string;
-  /** The media type of a recording, and how its file is made of its parts. Only the page knows. */
+  /** The media type, if the browser knows it. */
   type?: string;
+  /** How the file of a recording is made of its parts. Only the page knows. */
   properties?: unknown;
   /** The data of the page. */
   details?: D;
@@ -85,6 +87,8 @@ export interface Uploads<D> {
   isDisabled: boolean;
   /** Whether a file replaces the one before. */
   isSingle: boolean;
+  /** The files that may be added, as in the attribute of an input. Empty: all. */
+  accept: string;
   /** The key of the recording for which the browser asks for the microphone. */
   asking?: string | undefined;
   items: ReadonlyMap<string, Item<D>>;
@@ -97,7 +101,7 @@ export interface Uploads<D> {
 export type UploadEvent<D> =
   /** `wake`: there may be a connection again, a token, or items of a closed page. */
   | { type: "open" | "close" | "wake" | "submit" }
-  | { type: "set"; isReady?: boolean; isDisabled?: boolean; isSingle?: boolean }
+  | { type: "set"; isReady?: boolean; isDisabled?: boolean; isSingle?: boolean; accept?: string }
   | { type: "add"; items: NewItem<D>[] }
   | { type: "retry" | "cancel"; keys: string[] }
   | { type: "record" | "send" | "stop"; key: string }
@@ -164,6 +168,7 @@ export function createUploads<D>(own: string, isForm: boolean, isDeleting = fals
     isReady: false,
     isDisabled: false,
     isSingle: false,
+    accept: "",
     items,
     locks,
     writing: 0,
@@ -175,6 +180,27 @@ export const findAgain = <D>({ items, isForm }: Uploads<D>, source: string): Ite
   [...items.values()].find(
     (item) => item.source === source && (item.state === "interrupted" || (isForm && isFile(item))),
   );
+
+/** Whether a file is one that an input with this `accept` offers. The service decides on a file whose type is unknown. */
+export function isAccepted({ name, type = "" }: Pick<NewItem<unknown>, "name" | "type">, accept: string): boolean {
+  const rules = accept
+    .toLowerCase()
+    .split(/[\s,]+/)
+    .filter(Boolean);
+  const fits = (rule: string) => {
+    if (rule.startsWith(".")) return name.toLowerCase().endsWith(rule);
+    return type === "" || type === rule || (rule.endsWith("/*") && type.startsWith(rule.slice(0, -1)));
+  };
+  return rules.length === 0 || rules.some(fits);
+}
+
+/** Why a file is not even sent. */
+function refusalOf(item: NewItem<unknown>, accept: string): StowageError | undefined {
+  const refuse = (code: ErrorCode, message: string) => new StowageError(code, message);
+  if (item.size === 0) return refuse("file_empty", "This file is empty (0 bytes).");
+  // Browsers let users drop what they can't choose.
+  return isAccepted(item, accept) ? undefined : refuse("type_not_allowed", `The input accepts ${accept}.`);
+}
 
 /** @returns the state after the event, and the effects that begin with it */
 export function reduce<D>(before: Uploads<D>, event: UploadEvent<D>): { state: Uploads<D>; effects: UploadEffect[] } {
@@ -373,9 +399,11 @@ class Step<D> {
 
   #add(given: NewItem<D>): void {
     const { key } = given;
-    if (this.state.isSingle) this.#replace(key);
-    if (!this.#items.has(key)) this.#create(given, {});
-    else if (!given.error) this.#retry(key);
+    const { isSingle, accept } = this.state;
+    const error = refusalOf(given, accept);
+    if (isSingle) this.#replace(key);
+    if (!this.#items.has(key)) this.#create(given, error && { state: "failed", error });
+    else if (!error) this.#retry(key);
   }
 
   /** Cancels all files but this one. */
@@ -499,7 +527,7 @@ class Step<D> {
     this.effects.push(effect);
   }
 
-  #create(given: NewItem<D>, others: Partial<Item<D>>): void {
+  #create(given: NewItem<D>, others: Partial<Item<D>> = {}): void {
     this.#items.set(given.key, { ...this.#blank(given), ...others });
   }
 

@@ -8,6 +8,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { OpenApi, Operation, Parameter, Schema } from "../console/reference/document.ts";
+import { FILE_EVENT_FIELDS } from "../files/file-events.ts";
 import { describeApi } from "../http/openapi.ts";
 import * as service from "../service.ts";
 
@@ -249,8 +250,29 @@ function declarationOf(name: string, schemas: Record<string, Schema>): string {
   const bases = Object.entries(schemas).filter(isBase);
   const [base] = bases.sort((one, other) => sizeOf(other) - sizeOf(one));
   const own = Object.entries(properties).filter(([field]) => !base?.[1].properties?.[field]);
-  const fields = objectOf({ properties: Object.fromEntries(own), required }, "response");
-  return `export interface ${typeNameOf(name)} ${base ? `extends ${typeNameOf(base[0])} ` : ""}${fields}`;
+  const fieldsOf = (some: [string, Schema][]) =>
+    objectOf({ properties: Object.fromEntries(some), required }, "response");
+  if (name === OUTCOME) {
+    const outcomes = outcomesOf(properties).map((outcome) => indented(`\n| ${fieldsOf(Object.entries(outcome))}`));
+    const others = fieldsOf(own.filter(([field]) => !(field in (outcomesOf(properties)[0] ?? {}))));
+    return `export type ${typeNameOf(name)} = ${others} & (${outcomes.join("")}\n);`;
+  }
+  // An interface can't extend a union.
+  if (base?.[0] === OUTCOME) return `export type ${typeNameOf(name)} = ${typeNameOf(OUTCOME)} & ${fieldsOf(own)};`;
+  return `export interface ${typeNameOf(name)} ${base ? `extends ${typeNameOf(base[0])} ` : ""}${fieldsOf(own)}`;
+}
+
+/** The record whose status says whether it has a failure. */
+const OUTCOME = "ProcessingStatus";
+/** The fields of a record that has failed, and those of all others. */
+function outcomesOf({ status = {}, failure = {} }: Record<string, Schema>): Record<string, Schema>[] {
+  const [values = [], none] = [status.enum ?? [], { type: "null" }];
+  const reason = (failure.anyOf ?? []).find(({ $ref }) => $ref) ?? {};
+  const { description } = failure;
+  return [
+    { status: { ...status, enum: values.filter((value) => value !== "failed") }, failure: { ...none, description } },
+    { status: { ...status, enum: ["failed"] }, failure: { ...reason, description } },
+  ] as Record<string, Schema>[];
 }
 
 function queryOf(parameters: Parameter[]): string {
@@ -323,6 +345,8 @@ function declarations(): string {
     "}",
     `export interface Paging ${paging}`,
     ...schemas.map((name) => declarationOf(name, components.schemas)),
+    "/** The fields of a file that its events have. */",
+    `export type FileEventField = ${FILE_EVENT_FIELDS.map((field) => JSON.stringify(field)).join(" | ")};`,
     "/** The schemas of /openapi.json. */",
     "export interface Schemas {",
     ...schemas.map((name) => `  ${name}: ${typeNameOf(name)};`),

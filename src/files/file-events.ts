@@ -36,6 +36,7 @@ const DATA: Record<string, Column | SQL> = {
   uploadedBy: sql`json_object('keyId', ${files.keyId}, 'userId', ${files.userId})`,
   audio: sql`json(json_remove(${files.audio}, '$.tags'))`,
 };
+export const FILE_EVENT_FIELDS = Object.keys(DATA);
 const METADATA = sql`json_object(${sql.join(
   Object.entries(DATA).map(([name, value]) => sql`${name}, ${value}`),
   sql`, `,

@@ -1,5 +1,6 @@
 import type { Page, Route } from "@playwright/test";
 import { inject } from "vitest";
+import type { StoredFile } from "../../src/client/index.ts";
 import { type Document, Validation } from "../support/validation.ts";
 
 /* Invented responses of the API. Each is compared with the OpenAPI document of the service, so that none can become outdated. */
@@ -76,7 +77,7 @@ export async function hold(page: Page, method: string, pattern: RegExp) {
 const linkOf = ({ link }: Record<string, string>): Record<string, string> => (link ? { Link: link } : {});
 
 /** Files as a list returns them, newest first. */
-export const fakeFiles = (count: number, first = 1) =>
+export const fakeFiles = (count: number, first = 1): Omit<StoredFile, "id">[] =>
   Array.from({ length: count }, (_, place) => ({
     _id: (0x01a2_0000_0000 + count - place - first).toString(16).padStart(12, "0").padEnd(24, "0"),
     teamId: "0".repeat(24),

@@ -17,8 +17,8 @@ import { Problems, settle, watch } from "./problems.ts";
 export const url = inject("url");
 export const storeOrigin = inject("storeOrigin");
 
-/** Reached only if an expected state never occurs. Machines may be slow and busy. */
-const TIMEOUT_MILLISECONDS = 100_000;
+/** Reached only if an expected state never occurs. In a complete run, machines may be slow and busy. */
+const TIMEOUT_MILLISECONDS = inject("isSuite") ? 100_000 : 15_000;
 
 export const expect = standard.configure({ timeout: TIMEOUT_MILLISECONDS });
 

@@ -361,6 +361,22 @@ describe("The upload element", () => {
     await stateOf(element, "completed");
   });
 
+  test("waits without a URL and a token, says so, and uploads once the page has set them", async ({ openForm }) => {
+    const html = `<!doctype html><html lang="en"><title>Form</title>${SCRIPT}<form method="post">
+      <stowage-upload name="recordings"><label>Recordings <input type="file"></label></stowage-upload></form>`;
+    const { page, key, team, element, input } = await openForm({ html });
+    const events = await recordEvents(page);
+    const warned = page.waitForEvent("console", (message) => message.type() === "warning");
+    await input.setInputFiles(textFile("notes.txt", "Notes"));
+    await stateOf(element, "waiting");
+    await expect(element.getByRole("listitem")).toContainText("Waiting for permission to upload.");
+    expect((await warned).text()).toBe("<stowage-upload> waits for its `url`, and for a `token` or `getToken`.");
+    expect(await events()).toContain("upload-waiting token_missing notes.txt");
+    await element.evaluate((one, settings) => Object.assign(one, settings), { url, token: key });
+    await stateOf(element, "completed");
+    expect(await idsOf(element)).toEqual((await stored(team)).map(({ _id }) => _id));
+  });
+
   test("says why the form can't be submitted, at the button that solves it", async ({ openForm }) => {
     const { page, element, submit, submitted } = await openForm({ input: "", attributes: "record required" });
     const button = (name: string) => page.getByRole("button", { name, exact: true });

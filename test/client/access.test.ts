@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Access } from "../../src/client/element-access.ts";
 import { StowageError } from "../../src/client/index.ts";
 
@@ -23,6 +23,28 @@ describe("A page that has no token", () => {
       expect((await failureOf(error))[1]).toBe(true);
     expect((await failureOf(new StowageError("connection_failed", "No network.")))[1]).toBe(true);
     expect((await failureOf(new StowageError("unavailable", "Later.", { status: 503 })))[1]).toBe(true);
+  });
+});
+
+describe("A page that has set no URL or no token", () => {
+  const getToken = () => "t";
+  test.each([
+    ["", "t", undefined],
+    ["https://stowage.example", null, undefined],
+    ["https://stowage.example", "", undefined],
+    ["", null, getToken],
+  ])("lets uploads wait, and warns once: %j %j", async (url, token, getToken) => {
+    const warn = vi.spyOn(console, "warn").mockImplementation(() => {});
+    onTestFinished(() => warn.mockRestore());
+    const settings = { url, token, getToken };
+    const access = new Access(() => settings);
+    expect(access.isSet).toBe(false);
+    for (const _ of [1, 2])
+      await expect(access.call(async () => "sent")).rejects.toMatchObject({ code: "token_missing", isTransient: true });
+    expect(warn.mock.calls).toEqual([[expect.stringContaining("`token` or `getToken`")]]);
+    Object.assign(settings, { url: "https://stowage.example", token: "t" });
+    access.reset();
+    expect([access.isSet, await access.call(async () => "sent")]).toEqual([true, "sent"]);
   });
 });
 

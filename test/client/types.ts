@@ -1,4 +1,13 @@
-import { isFileEvent, type Stowage, type WebhookMessage } from "../../src/client/index.ts";
+import {
+  type CallOptions,
+  type FileStatus,
+  isFileEvent,
+  type Stowage,
+  type StowageOptions,
+  type UploadOptions,
+  type VersionOptions,
+  type WebhookMessage,
+} from "../../src/client/index.ts";
 
 /* `npm run check` compiles this file. Nothing runs it. */
 
@@ -28,6 +37,45 @@ export async function wrongFieldsDoNotCompile(stowage: Stowage): Promise<void> {
   file.sizeInBytes;
   // @ts-expect-error: the digest may be null.
   file.sha256.length;
+}
+
+export async function pagesNeedTheirPlace(stowage: Stowage): Promise<void> {
+  const list = stowage.files.list();
+  const { next } = await list;
+  // @ts-expect-error: after the last page, there is none.
+  await list.page(next);
+  // @ts-expect-error: the first page is the list itself.
+  await list.page();
+}
+
+/** The optional fields that do not take `undefined`, which programs with `exactOptionalPropertyTypes` would have to leave out. */
+type Strict<T> = {
+  [K in keyof T]-?: Partial<Pick<T, K>> extends Pick<T, K> ? (undefined extends Required<T>[K] ? never : K) : never;
+}[keyof T];
+type Loose<T> = [Strict<T>] extends [never] ? true : Strict<T>;
+type Filters = {
+  [K in keyof Stowage]: Stowage[K] extends { list: (filters?: infer F) => unknown } ? F : never;
+}[keyof Stowage];
+export const optionalFieldsTakeUndefined: true[] = [
+  true satisfies Loose<StowageOptions>,
+  true satisfies Loose<UploadOptions>,
+  true satisfies Loose<CallOptions>,
+  true satisfies Loose<VersionOptions>,
+  true satisfies Loose<Filters>,
+  true satisfies Loose<NonNullable<Parameters<Stowage["files"]["download"]>[1]>>,
+  true satisfies Loose<NonNullable<Parameters<ReturnType<Stowage["files"]["list"]>["toArray"]>[0]>>,
+];
+
+export async function theStatusOfAFileTellsItsFailure(stowage: Stowage): Promise<string[]> {
+  const [file, state] = [await stowage.files.get("1"), await stowage.files.waitUntilProcessed<FileStatus>("1")];
+  const event = await stowage.events.get("1");
+  const none: null[] = [];
+  for (const one of [file, state, ...(isFileEvent(event) ? [event.data] : [])]) {
+    if (one.status === "failed") return [one.failure.code];
+    none.push(one.failure);
+  }
+  // @ts-expect-error: a token that may only read the status gets no more.
+  return [state.name];
 }
 
 export async function eventsOfFilesTellMetadata(stowage: Stowage): Promise<number | undefined> {

@@ -677,8 +677,8 @@ const MISTAKES: [string, Mistake][] = [
         ["upload-state", '(item.state === "interrupted" || (isForm && isFile(item)))', "isForm"],
         [
           "upload-state",
-          "if (!this.#items.has(key)) this.#create(given, {});",
-          'if (!isFile(this.#items.get(key) ?? { state: "canceling" })) this.#create(given, {});',
+          "if (!this.#items.has(key)) this.#create(",
+          'if (!isFile(this.#items.get(key) ?? { state: "canceling" })) this.#create(',
         ],
       ],
       breaks: /sent twice/,
@@ -756,10 +756,10 @@ async function mistaken(changes: Mistake["changes"]): Promise<Core> {
 }
 
 /** The uploads of an open page after some events, and the effects that they have started. */
-function play(events: Event[], { isForm = true, isDeleting = false, isSingle = false } = {}) {
+function play(events: Event[], { isForm = true, isDeleting = false, isSingle = false, accept = "" } = {}) {
   const opened: Event[] = [
     { type: "open" },
-    { type: "set", isReady: true, isSingle },
+    { type: "set", isReady: true, isSingle, accept },
     { type: "locked", lock: "own" },
     { type: "loaded", lock: "own", items: [] },
   ];
@@ -876,6 +876,38 @@ describe("Sending", () => {
     const again = play([add("a")]);
     expect(state.findAgain(again.uploads, "a")?.key).toBe("a");
     expect(state.findAgain(play([add("a"), cancel("a")]).uploads, "a")).toBeUndefined();
+  });
+});
+
+describe("Adding", () => {
+  const codesOf = (items: [name: string, type: string, size?: number][], accept: string) => {
+    const event: Event = {
+      type: "add",
+      items: items.map(([name, type, size = 1]) => ({ key: name, name, type, size, source: name })),
+    };
+    const { uploads } = play([event, event], { accept });
+    return [...uploads.items.values()].map(({ error }) => (error as { code: string } | null)?.code ?? "sent");
+  };
+
+  test.each([
+    ["a.TXT", "text/plain", ".txt, audio/*", "sent"],
+    ["a.mp3", "audio/mpeg", ".txt, audio/*", "sent"],
+    ["a.pdf", "application/pdf", ".txt, audio/*", "type_not_allowed"],
+    ["a.mp3", "audio/mpeg", "audio/wav", "type_not_allowed"],
+    // Browsers don't know the type of every sound.
+    ["a.unknown", "", "audio/*", "sent"],
+    ["a.pdf", "application/pdf", " , ", "sent"],
+  ])("takes %s of type %j only if %j accepts it", (name, type, accept, expected) => {
+    // A refused file that is added again is refused again.
+    expect(codesOf([[name, type]], accept)).toEqual([expected]);
+  });
+
+  test("refuses an empty file, and sends the others", () => {
+    const files: [name: string, type: string, size?: number][] = [
+      ["empty", "", 0],
+      ["a", ""],
+    ];
+    expect(codesOf(files, "")).toEqual(["file_empty", "sent"]);
   });
 });
 

@@ -13,6 +13,8 @@ declare module "vitest" {
     serverMarks: string[];
     /** Whether this run includes the exhaustive enumerations (`npm run test:all`). */
     isExhaustive: boolean;
+    /** Whether this is a run of the scripts of package.json, and not of files by hand. */
+    isSuite: boolean;
     /** The WebSocket URL of the shared browser, or null if none was found. */
     browser: string | null;
   }

@@ -1,6 +1,5 @@
 import { computed, effect } from "@preact/signals";
 import { BrowserStore } from "../../client/browser-store.ts";
-import { StowageError } from "../../client/index.ts";
 import { type UploadPage, UploadRunner } from "../../client/upload-runner.ts";
 import { isStored, type UploadState, type Uploads } from "../../client/upload-state.ts";
 import { announce } from "../framework/announce.tsx";
@@ -27,8 +26,6 @@ import {
 const DATABASE = "stowage";
 /** More files than this at once would take more memory than a phone has. */
 const MAX_ADDED_FILES = 10_000;
-
-const EMPTY = "This file is empty (0 bytes).";
 
 const isSameFile = (file: File, { size, details }: Upload) =>
   file.size === size && file.lastModified === details?.lastModified;
@@ -95,9 +92,7 @@ export function addFiles(chosen: ChosenFile[]): void {
     announce(`Only the first ${countOf(MAX_ADDED_FILES, "file")} were added. Add the others afterward.`);
   const added = chosen.slice(0, MAX_ADDED_FILES).map(({ file, path, folder }) => {
     const { name, size, lastModified } = file;
-    const item = { name, source: `${path} ${size} ${lastModified}`, details: { path, folder, lastModified } };
-    if (size > 0) return { file, item };
-    return { file, item: { ...item, state: "failed" as const, error: new StowageError("file_empty", EMPTY) } };
+    return { file, item: { name, source: `${path} ${size} ${lastModified}`, details: { path, folder, lastModified } } };
   });
   current()?.add(added);
 }
