@@ -392,6 +392,14 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
   });
 });
 
+test("messages name no headers in place of what clients call an option, except in mistakes that no client makes", () => {
+  const own = ["unsupported_media_type", "unsupported_version", "offset_mismatch"];
+  const examples = [...checkedIn.matchAll(/"message":"((?:[^"\\]|\\.)*)","code":"(\w+)"/g)];
+  expect(examples.length).toBeGreaterThan(100);
+  const naming = examples.filter(([, message = ""]) => /\b[A-Z][a-z]+(-[A-Z][a-z]+)+\b/.test(message));
+  expect(new Set(naming.map(([, , code]) => code))).toEqual(new Set(own));
+});
+
 test("the update of a user requires a field and forbids a name in both spellings", () => {
   const update = document.paths["/auth/v1/users/{id}"].patch.requestBody.content["application/json"].schema;
   const bothNames = [{ required: ["firstname", "firstName"] }, { required: ["lastname", "lastName"] }];
