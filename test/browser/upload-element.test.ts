@@ -440,15 +440,16 @@ describe("The upload element", () => {
     openForm,
     problems,
   }) => {
-    const { page, element, input, submit, submitted } = await openForm({ attributes: "defer-submit" });
-    problems.allow(/status of 400/);
+    const options = { attributes: "defer-submit", limits: { maxFileBytes: 4 } };
+    const { page, element, input, submit, submitted } = await openForm(options);
+    problems.allow(/status of 413/);
     const { release } = await hold(page, "POST", UPLOADS);
-    await input.setInputFiles(textFile("empty.txt", ""));
+    await input.setInputFiles(textFile("large.txt", "Large"));
     await stateOf(element, "sending");
     await submit.click();
     release();
     await stateOf(element, "failed");
-    await expect(page.getByRole("button", { name: "Cancel empty.txt" })).toBeFocused();
+    await expect(page.getByRole("button", { name: "Cancel large.txt" })).toBeFocused();
     await expect(element.getByRole("alert").filter({ hasText: "The form is sent once" })).toBeHidden();
     expect(submitted).toEqual([]);
   });
