@@ -178,7 +178,7 @@ function replaceUpload(deps: Deps, actor: TeamActor, file: FileOf, idempotencyKe
     .update(uploads)
     .set({ idempotencyKey })
     .where(and(isUpload(file), isReceiving));
-  const uncount = isVisitor(actor) ? [uncountRepetition(deps, file, idempotencyKey)] : [];
+  const uncount = actor.uploadToken ? [uncountRepetition(deps, file, idempotencyKey)] : [];
   return { uncount, cancel: cancelUploads(deps, isReplaceable).returning(), release, give };
 }
 

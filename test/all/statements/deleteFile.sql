@@ -252,7 +252,7 @@ select
   secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
   multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
-where (uploads.team_id = ? and uploads.file_id = ? and uploads.status = 'canceled');
+where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'canceled');
 
 -- followers.1: 1 row read
 --   SEARCH followers USING PRIMARY KEY (team_id=?)
