@@ -1,6 +1,7 @@
 import { Sender } from "./connection.ts";
 import { type ErrorCode, StowageError } from "./errors.ts";
 import { hasStatus } from "./upload.ts";
+import { UPLOADS } from "./upload-url.ts";
 
 /** The attributes of a page that lead to the service. */
 export interface Settings {
@@ -13,6 +14,7 @@ export interface Settings {
 export class Access {
   readonly #settings: () => Settings;
   #connecting: Promise<Sender> | undefined;
+  #token: string | null = null;
 
   constructor(settings: () => Settings) {
     this.#settings = settings;
@@ -46,6 +48,13 @@ export class Access {
     }
   }
 
+  /** Deletes a file, if the token is an upload token that may. Any other may delete far more than what the user uploaded. */
+  async remove(id: string): Promise<void> {
+    await this.call(async (sender) => {
+      if (this.#token?.startsWith("stow_ut_")) await sender.stream(`${UPLOADS}/${id}`, { method: "DELETE" }, () => {});
+    });
+  }
+
   async #connect(): Promise<Sender> {
     const { url, token, getToken } = this.#settings();
     if (!this.isSet) {
@@ -57,7 +66,8 @@ export class Access {
     // A wrong URL of the page is its own error, and not one of the token.
     new Sender({ url });
     try {
-      return new Sender({ url, key: (await getToken?.()) ?? token });
+      this.#token = (await getToken?.()) ?? token;
+      return new Sender({ url, key: this.#token });
     } catch (cause) {
       // The next attempt asks again.
       this.reset();

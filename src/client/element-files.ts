@@ -18,6 +18,8 @@ export interface Host {
   addTexts(texts: Record<string, string>): void;
   text(name: string, item?: FormItem): string;
   announce(name: string, item: FormItem): void;
+  /** Deletes a stored file, if the token may. */
+  remove(id: string): void;
   /** Focuses what adds files. */
   focusAdd(): void;
   dispatch(type: UploadState | "progress", detail: UploadDetail): void;
@@ -105,6 +107,8 @@ export class ElementFiles {
       cancel.focus();
     });
     const cancel = createButton("cancel", () => {
+      const { id } = this.#host.uploads.uploads.items.get(key) ?? {};
+      if (id !== undefined) this.#host.remove(id);
       this.#host.announce("announceCanceled", item);
       this.#host.uploads.send({ type: "cancel", keys: [key] });
     });

@@ -228,6 +228,7 @@ export class StowageUpload extends FormControl {
       uploads: this.#runner,
       text: (name, item) => this.#text(name, item),
       announce: (name, item) => this.#announce(name, item),
+      remove: (id) => void this.#access.remove(id).catch(() => {}),
       focusAdd: () => (this.#input ? this.#chooser.button : this.#recordings.button)?.focus(),
       dispatch: (type, detail) =>
         this.dispatchEvent(new CustomEvent(`upload-${type}`, { detail, bubbles: true, composed: true })),

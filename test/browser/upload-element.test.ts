@@ -166,6 +166,32 @@ describe("The upload element", () => {
     expect(submitted).toEqual([`recordings=${ids[0]}&recordings=${ids[1]}`]);
   });
 
+  test("deletes what the user removes if its upload token may, unless the team has used it, and nothing by a reset", async ({
+    openForm,
+    problems,
+  }) => {
+    const { page, team, element, input } = await openForm({ limits: { maxFiles: 3, canDelete: true } });
+    const names = ["removed.txt", "linked.txt", "kept.txt"];
+    await input.setInputFiles(names.map((name) => textFile(name, name)));
+    await stateOf(element, "completed");
+    const namesOf = async () => (await stored(team)).map(({ name }) => name).sort();
+    const linked = (await stored(team)).find(({ name }) => name === "linked.txt");
+    await team.stowage.links.create(linked?._id ?? "");
+    problems.allow(/403/);
+    const refused = page.waitForResponse((response) => response.status() === 403);
+    for (const name of ["removed.txt", "linked.txt"])
+      await page.getByRole("button", { name: `Remove ${name}` }).click();
+    await refused;
+    await expect.poll(namesOf).toEqual(["kept.txt", "linked.txt"]);
+    expect(await idsOf(element)).toHaveLength(1);
+    await element.evaluate((one) => (one as StowageUpload).form?.reset());
+    await stateOf(element, "empty");
+    // The token has only one file that is left of three.
+    await input.setInputFiles(textFile("again.txt", "Again"));
+    await stateOf(element, "completed");
+    expect(await namesOf()).toEqual(["again.txt", "kept.txt", "linked.txt"]);
+  });
+
   test("sends the waveforms of AAC, which the service does not measure, and of no other files", async ({
     openForm,
   }) => {
