@@ -8,6 +8,7 @@ import { measureDatabases, OPERATIONS, plotDatabases } from "./databases.ts";
 import { measureFairness } from "./fairness.ts";
 import { measureMemory } from "./memory.ts";
 import { compare, overheadComparisons } from "./overhead.ts";
+import { measurePhones } from "./phones.ts";
 import { type Scope, startServer } from "./server.ts";
 import { printTable } from "./table.ts";
 import { measureWaveforms } from "./waveforms.ts";
@@ -17,7 +18,7 @@ import { measureWebhooks } from "./webhooks.ts";
 
 const { values: options } = parseArgs({ options: { quick: { type: "boolean" }, only: { type: "string" } } });
 const parts = options.only?.split(",") ?? [
-  ...["memory", "overhead", "client", "cost", "waveforms", "webhooks", "fairness", "databases"],
+  ...["memory", "overhead", "client", "cost", "waveforms", "webhooks", "fairness", "phones", "databases"],
 ];
 const startedAt = Date.now();
 const scope: Scope = {
@@ -148,6 +149,25 @@ if (parts.includes("fairness")) {
     waits.map(({ name, median, longest }) => [name, format(median, 2), format(longest, 2)]),
   );
   console.log(`\nOf that import, ${pendingBefore} files were unprocessed before these, and ${pendingAfter} after.`);
+}
+
+if (parts.includes("phones")) {
+  const rows = await measurePhones(scope);
+  const listed = (counts: Record<string, number>) =>
+    Object.entries(counts)
+      .map(([name, count]) => `${name}: ${count}`)
+      .join(", ") || "none";
+  printTable(
+    "An event day: phones that upload 300 kB at the same moment, of which a third gives up and one is hostile",
+    ["phones", "honest", "stored", "median s", "longest s", "refused", "the hostile one"],
+    rows.map(({ phones, honest, stored, median, longest, refusals, ofHostile }) => [
+      ...[phones, honest, stored].map((value) => format(value)),
+      ...[median, longest].map((value) => format(value, 1)),
+      listed(refusals),
+      listed(ofHostile),
+    ]),
+  );
+  for (const { phones, first } of rows) console.log(`\nFirst refusal of ${phones}: ${first ?? "none"}`);
 }
 
 if (parts.includes("databases")) {

@@ -9,7 +9,7 @@ import { spread } from "./spreading.ts";
 
 /* The service, and bare handlers that do the least work the platform allows: no token, no checks, no schema, no log. */
 
-export { WebhookObject } from "../../../src/index.ts";
+export { SearchObject, WebhookObject } from "../../../src/index.ts";
 
 interface BenchEnv extends Env {
   IDLE_DB: D1Database;
