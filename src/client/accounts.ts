@@ -43,7 +43,11 @@ export class Users extends Resource {
    * Creates a link with which the person sets the user's password, once: an invitation, or a reset. With `email`, the
    * service sends it instead.
    */
-  invite(id: string, invitation?: InvitationInput & { email?: false }, options?: CallOptions): Call<Invitation>;
+  invite(
+    id: string,
+    invitation?: InvitationInput & { email?: false | undefined },
+    options?: CallOptions,
+  ): Call<Invitation>;
   invite(id: string, invitation: InvitationInput & { email: true }, options?: CallOptions): Call<SentInvitation>;
   invite(id: string, invitation?: InvitationInput, options?: CallOptions): Call<Invitation | SentInvitation> {
     return this.connection.json("POST /auth/v1/users/{id}/invitations", { id, body: invitation }, options);

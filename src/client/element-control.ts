@@ -124,21 +124,9 @@ export class FormControl extends Base {
   }
 
   /** Takes over properties that a framework has set before the element was defined: they hide those of the class. */
-  protected upgrade(...others: string[]): void {
-    const names = [
-      "url",
-      "token",
-      "name",
-      "required",
-      "disabled",
-      "record",
-      "bitrate",
-      "multiple",
-      "deferSubmit",
-      ...others,
-    ];
-    for (const name of names.filter((one) => Object.hasOwn(this, one))) {
-      const value: unknown = Reflect.get(this, name);
+  protected upgrade(): void {
+    for (const [name, value] of Object.entries(this)) {
+      if (!(name in Object.getPrototypeOf(this))) continue;
       Reflect.deleteProperty(this, name);
       Reflect.set(this, name, value);
     }

@@ -147,7 +147,7 @@ export class StowageUpload extends FormControl {
   }
 
   connectedCallback(): void {
-    this.upgrade("getToken", "texts");
+    this.upgrade();
     addEventListener("beforeunload", this.#warn);
     for (const type of WAKING) addEventListener(type, this.#wake, true);
     this.#adoptInput();

@@ -1,4 +1,4 @@
-import { type ErrorCode, StowageError } from "./errors.ts";
+import { StowageError } from "./errors.ts";
 import type { SavedUpload } from "./upload.ts";
 
 /*
@@ -196,10 +196,9 @@ export function isAccepted({ name, type = "" }: Pick<NewItem<unknown>, "name" | 
 
 /** Why a file is not even sent. */
 function refusalOf(item: NewItem<unknown>, accept: string): StowageError | undefined {
-  const refuse = (code: ErrorCode, message: string) => new StowageError(code, message);
-  if (item.size === 0) return refuse("file_empty", "This file is empty (0 bytes).");
+  if (item.size === 0) return new StowageError("file_empty", "This file is empty (0 bytes).");
   // Browsers let users drop what they can't choose.
-  return isAccepted(item, accept) ? undefined : refuse("type_not_allowed", `The input accepts ${accept}.`);
+  return isAccepted(item, accept) ? undefined : new StowageError("type_not_allowed", `The input accepts ${accept}.`);
 }
 
 /** @returns the state after the event, and the effects that begin with it */

@@ -48,6 +48,8 @@ export async function pagesNeedTheirPlace(stowage: Stowage): Promise<void> {
   await list.page();
 }
 
+export const leftOut = (stowage: Stowage): Promise<{ url: string }> => stowage.users.invite("1", { email: undefined });
+
 /** The optional fields that do not take `undefined`, which programs with `exactOptionalPropertyTypes` would have to leave out. */
 type Strict<T> = {
   [K in keyof T]-?: Partial<Pick<T, K>> extends Pick<T, K> ? (undefined extends Required<T>[K] ? never : K) : never;
