@@ -1,7 +1,7 @@
 import type { Api, Schemas } from "./api.ts";
 import { type Call, callOf, type List } from "./call.ts";
 import { type CallOptions, type Filters, Resource, STALL_MILLISECONDS, type VersionOptions } from "./connection.ts";
-import { type ErrorCode, StowageError } from "./errors.ts";
+import { type ErrorCode, errorOf, StowageError } from "./errors.ts";
 import { sleep } from "./retrying.ts";
 import { limitStalls } from "./transfer.ts";
 import { type FileProperties, type UploadOptions, uploadFile } from "./upload.ts";
@@ -104,10 +104,15 @@ export class Files extends Resource {
       // The store would ignore it, and send the whole file.
       if (!(from >= 0 && from % 1 === 0)) throw new TypeError(`\`from\` is ${from}.`);
       const url = await this.createSignedUrl(id, {}, options);
-      const limit = (response: Response) => limitStalls(url, response, STALL_MILLISECONDS);
+      const read = (response: Response) => {
+        if (from === 0 || response.status === 206) return limitStalls(url, response, STALL_MILLISECONDS);
+        // A proxy has ignored the range. The caller would append the whole file to its beginning.
+        void response.body?.cancel();
+        throw errorOf(response);
+      };
       const open = (first: number) => {
         const headers = from > 0 ? { Range: `bytes=${first}-` } : undefined;
-        return this.connection.stream(url, { ...options, headers, onResponse, isTransfer: true }, limit);
+        return this.connection.stream(url, { ...options, headers, onResponse, isTransfer: true }, read);
       };
       return open(from)
         .catch(async (error) => {

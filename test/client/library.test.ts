@@ -197,13 +197,16 @@ describe("files", () => {
     expect(await stowage.usage({ timeout, maxRetries: 0 })).toEqual({ bytes: 1 });
   });
 
-  test("a download of a file that is deleted meanwhile fails as one that was deleted before", async () => {
+  test.each([
+    ["has been deleted meanwhile", 404, "not_found"],
+    ["comes whole, although it should continue", 200, "unexpected_response"],
+  ])("a download of a file that %s fails", async (_, status, code) => {
     const signed = ({ headers }: IncomingMessage) => ({ signedUrl: `http://${headers.host}/bytes` });
     const { stowage } = await scripted(
       (request, response) => response.end(JSON.stringify(signed(request))),
-      (_, response) => response.writeHead(404).end("<Error/>"),
+      (_, response) => response.writeHead(status).end("<Error/>"),
     );
-    await expect(stowage.files.download("1")).rejects.toMatchObject({ code: "not_found", status: 404 });
+    await expect(stowage.files.download("1", { from: 5 })).rejects.toMatchObject({ code, status });
   });
 
   test("waitUntilProcessed resolves for an upload token, which may read only the status", async () => {
