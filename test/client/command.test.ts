@@ -776,7 +776,12 @@ describe("stowage upload", () => {
     expect(second.stdout).toContain("already sent");
     expect(await stored(team)).toHaveLength(1);
     machine.write("b.bin", bytesOf(500));
-    const waiting = await machine.run("upload b.bin --wait");
+    expect(await machine.run("upload b.bin --wait")).toMatchObject({ code: 0, stderr: "" });
+    // Only of its own uploads, a public key may read the status. Others without the scope may read none.
+    const blind = await team.stowage.keys.create({ name: "blind", scopes: ["files:upload"] });
+    const other = new Machine(blind.key);
+    other.write("c.bin", bytesOf(500));
+    const waiting = await other.run("upload c.bin --wait");
     expect(waiting.code).toBe(0);
     expect(linesOf(waiting.stderr)).toEqual([expect.stringContaining("This key can't read whether it was processed.")]);
   });

@@ -51,9 +51,11 @@ export async function pagesNeedTheirPlace(stowage: Stowage): Promise<void> {
 export const leftOut = (stowage: Stowage): Promise<{ url: string }> => stowage.users.invite("1", { email: undefined });
 
 /** The optional fields that do not take `undefined`, which programs with `exactOptionalPropertyTypes` would have to leave out. */
-type Strict<T> = {
-  [K in keyof T]-?: Partial<Pick<T, K>> extends Pick<T, K> ? (undefined extends Required<T>[K] ? never : K) : never;
-}[keyof T];
+type Strict<T> = T extends object
+  ? {
+      [K in keyof T]-?: Partial<Pick<T, K>> extends Pick<T, K> ? (undefined extends Required<T>[K] ? never : K) : never;
+    }[keyof T]
+  : never;
 type Loose<T> = [Strict<T>] extends [never] ? true : Strict<T>;
 type Filters = {
   [K in keyof Stowage]: Stowage[K] extends { list: (filters?: infer F) => unknown } ? F : never;
