@@ -38,8 +38,6 @@ export interface UploadPage<D> {
   /** @returns the id of the file */
   upload(item: Item<D>, file: File, options: UploadOptions): Promise<string>;
   cancel(item: Item<D>, url: string): Promise<unknown>;
-  /** Deletes a file that the user removes. */
-  remove?(id: string): Promise<unknown>;
   /** Whether a token that the service rejects is replaced later. */
   isTokenRenewed(): boolean;
   /** Waits until the service has processed a file. @returns why it failed, or null */
@@ -95,10 +93,10 @@ export class UploadRunner<D> {
   #isBusy = false;
 
   /** @param name the name of the database */
-  constructor(name: string, kind: { isForm: boolean; isDeleting?: boolean }, page: UploadPage<D>) {
+  constructor(name: string, kind: { isForm: boolean }, page: UploadPage<D>) {
     this.store = new BrowserStore(name);
     this.#page = page;
-    this.uploads = createUploads(newKey(), kind.isForm, kind.isDeleting);
+    this.uploads = createUploads(newKey(), kind.isForm);
   }
 
   get items(): Item<D>[] {
@@ -319,15 +317,15 @@ export class UploadRunner<D> {
     this.send(signal.aborted ? { type: "stopped", key } : { type: "processed", key, error });
   }
 
-  /** Cancels an upload, or deletes a stored file. */
+  /** Cancels an upload. */
   async #discard(item: Item<D>): Promise<void> {
-    const { key, id, saved: { url = "" } = {} } = item;
+    const { key, saved: { url = "" } = {} } = item;
     try {
-      await (id === undefined ? this.#page.cancel(item, url) : this.#page.remove?.(id));
+      await this.#page.cancel(item, url);
       this.send({ type: "gone", key });
     } catch (error) {
       // What the token does not allow to delete, the service keeps.
-      if (id === undefined && hasStatus(error, 403)) this.send({ type: "sent", key, id: fileIdIn(url) });
+      if (hasStatus(error, 403)) this.send({ type: "sent", key, id: fileIdIn(url) });
       else this.send({ type: "gone", key, error });
     }
   }

@@ -11,7 +11,7 @@ import type { SavedUpload } from "./upload.ts";
  *      ^          +-----> failed         rejected, until the user retries
  *      |          +-----> interrupted    the browser can't read the file (any more): the user has to select it again
  *      +----------+                      no connection, token or service, or no space at the moment: tried again by itself
- *   any -> canceling | removing -> gone  removing: the service deletes the file
+ *   any -> canceling -> gone
  *
  * Each item has a key that no other item ever had, and under it a record in the browser's storage. The record names a lock,
  * and only the holder of that lock reads, writes, sends and deletes what is under it. A lock is released when nothing needs
@@ -27,8 +27,7 @@ export type UploadState =
   | "failed"
   | "stored"
   | "completed"
-  | "canceling"
-  | "removing";
+  | "canceling";
 
 /** The beginning of an item. */
 export interface NewItem<D> {
@@ -58,7 +57,7 @@ export interface Item<D> extends NewItem<D> {
   error: unknown;
   lock: string;
   /** The effect that runs for it, besides those of the storage. */
-  runs?: "record" | "send" | "follow" | "stop" | "sleep" | "discard" | "remove" | undefined;
+  runs?: "record" | "send" | "follow" | "stop" | "sleep" | "discard" | undefined;
   /** Attempts that failed since bytes were sent. */
   failures: number;
   /** What the storage was last told to keep of it. Undefined if nothing. */
@@ -75,8 +74,6 @@ export interface Item<D> extends NewItem<D> {
 export interface Uploads<D> {
   /** A form keeps what is stored until it is submitted, and forgets at once what is canceled. */
   readonly isForm: boolean;
-  /** Whether the service deletes a file that is removed. */
-  readonly isDeleting: boolean;
   /** The lock of new items. */
   readonly own: string;
   /** Whether the page shows the uploads. What it no longer shows, it leaves to the next one who does. */
@@ -132,7 +129,7 @@ export type UploadEffect =
   | { type: "lock" | "load" | "unlock"; lock: string }
   | { type: "write" | "erase"; keys: string[] }
   | { type: "append"; key: string; part: number }
-  | { type: "record" | "send" | "follow" | "discard" | "remove"; key: string }
+  | { type: "record" | "send" | "follow" | "discard"; key: string }
   | { type: "sleep"; key: string; failures: number }
   /** Ends what runs for an item. */
   | { type: "stop"; key: string };
@@ -153,16 +150,15 @@ export const isFinal = ({ error, id }: Pick<Item<unknown>, "error" | "id">): boo
 type Stated = Pick<Item<unknown>, "state">;
 /** Whether it is a recording that is neither sent nor canceled. */
 export const isTake = ({ state }: Stated): boolean => state === "recording" || state === "recorded";
-export const isLeaving = ({ state }: Stated): boolean => state === "canceling" || state === "removing";
+export const isLeaving = ({ state }: Stated): boolean => state === "canceling";
 export const isStored = ({ state }: Stated): boolean => state === "stored" || state === "completed";
 /** Whether it is an upload of the user's list. */
 const isFile = (item: Stated) => !isTake(item) && !isLeaving(item);
 
-export function createUploads<D>(own: string, isForm: boolean, isDeleting = false): Uploads<D> {
+export function createUploads<D>(own: string, isForm: boolean): Uploads<D> {
   const [items, locks] = [new Map(), new Map()];
   return {
     isForm,
-    isDeleting,
     own,
     isOpen: false,
     isReady: false,
@@ -211,7 +207,7 @@ export function reduce<D>(before: Uploads<D>, event: UploadEvent<D>): { state: U
 
 /** What the storage keeps of an item, as a text that changes with it. Undefined if nothing. */
 function keptOf<D>({ state, error, id, isRecording, isSubmitted, saved, parts }: Item<D>, isForm: boolean) {
-  if (isSubmitted || state === "canceling" || state === "removing") return undefined;
+  if (isSubmitted || state === "canceling") return undefined;
   if (state === "stored" || state === "completed") return isForm ? `${state} ${id}` : undefined;
   if (state === "recording" || state === "recorded") return `${state} ${parts}`;
   // A recording exists nowhere else, so only the user deletes it.
@@ -321,7 +317,7 @@ class Step<D> {
 
   /** What was reported of one item. */
   #applyTo(item: Item<D>, event: Extract<UploadEvent<D>, { key: string }>): void {
-    const { isForm, isSingle, isDeleting } = this.state;
+    const { isForm, isSingle } = this.state;
     const { key, runs, state, failures } = item;
     const isCanceled = state === "canceling";
     const end = (changes: Partial<Item<D>>) => this.#change(key, { runs: undefined, ...changes });
@@ -344,9 +340,8 @@ class Step<D> {
         return;
       case "sent": {
         // One that was canceled too late stays in a list, and leaves a form.
-        const left = isDeleting ? "removing" : state;
         const saved = { id: event.id, saved: undefined, failures: 0, error: null };
-        return void end({ ...saved, state: isCanceled && isForm ? left : "stored" });
+        return void end({ ...saved, state: isCanceled && isForm ? state : "stored" });
       }
       case "unsent": {
         const { hasAdvanced, error } = event;
@@ -423,21 +418,19 @@ class Step<D> {
   #cancel(key: string): void {
     const item = this.#items.get(key);
     if (!item || isLeaving(item)) return;
-    const isRemoved = this.state.isDeleting && item.id !== undefined;
-    this.#change(key, { state: isRemoved ? "removing" : "canceling", error: null });
+    this.#change(key, { state: "canceling", error: null });
   }
 
   /** What is canceled goes once nothing of it runs. */
   #leave(key: string): void {
     const item = this.#items.get(key);
     if (!item || !isLeaving(item)) return;
-    const { runs, saved, size, kept, state } = item;
+    const { runs, saved, size, kept } = item;
     // A large file has a URL before its first byte. A small one may be stored once all of it is sent.
     if (runs !== "send" || saved?.url || size < PAGE_RESUMABLE_BYTES) this.#stop(key);
     if (this.#items.get(key)?.runs) return;
-    const effect = state === "removing" ? "remove" : saved?.url && "discard";
-    if (!effect) kept === undefined && this.#items.delete(key);
-    else if (this.state.isReady) this.#begin(effect, key);
+    if (!saved?.url) kept === undefined && this.#items.delete(key);
+    else if (this.state.isReady) this.#begin("discard", key);
   }
 
   /** Tells the storage what it has to keep. Its effects run in the order in which they start. */
@@ -502,7 +495,7 @@ class Step<D> {
     return [...this.#items.values()].filter(({ runs }) => runs && types.includes(runs)).length;
   }
 
-  #begin(type: "send" | "follow" | "discard" | "remove", key: string, changes: Partial<Item<D>> = {}): void {
+  #begin(type: "send" | "follow" | "discard", key: string, changes: Partial<Item<D>> = {}): void {
     this.#change(key, { ...changes, runs: type });
     this.#start({ type, key });
   }

@@ -52,7 +52,6 @@ interface World {
 interface Setting {
   isForm: boolean;
   isSingle?: boolean;
-  isDeleting?: boolean;
   /** Whether the browser denies all storage. */
   isDenied?: boolean;
   /** Every order of so many events is tried, of one more in `npm run test:all`. */
@@ -82,8 +81,8 @@ class Model {
   }
 
   #openTab(own: string): Tab {
-    const { isForm, isDeleting, isSingle = false } = this.#setting;
-    const uploads = { ...this.#core.createUploads<null>(own, isForm, isDeleting), isReady: true, isSingle };
+    const { isForm, isSingle = false } = this.#setting;
+    const uploads = { ...this.#core.createUploads<null>(own, isForm), isReady: true, isSingle };
     return { uploads, running: [], bytes: {} };
   }
 
@@ -293,9 +292,6 @@ class Model {
         case "follow":
           if (isStopped) step("stops", { type: "stopped", key });
           step("succeeds", { type: "processed", key, error: null });
-          break;
-        case "remove":
-          step("ends", { type: "gone", key });
           break;
       }
     }
@@ -628,10 +624,9 @@ const SETTINGS: Record<string, Setting> = {
     isDenied: true,
     left: { open: 2, close: 1, record: 1, part: 1, stop: 1, send: 1, add: 1 },
   },
-  "one file at a time, which the service deletes": {
+  "one file at a time": {
     isForm: true,
     isSingle: true,
-    isDeleting: true,
     left: { open: 1, add: 2, record: 1, part: 1, stop: 1, send: 1, kill: 1, cancel: 1 },
   },
   "a form that is submitted": {
@@ -756,14 +751,14 @@ async function mistaken(changes: Mistake["changes"]): Promise<Core> {
 }
 
 /** The uploads of an open page after some events, and the effects that they have started. */
-function play(events: Event[], { isForm = true, isDeleting = false, isSingle = false, accept = "" } = {}) {
+function play(events: Event[], { isForm = true, isSingle = false, accept = "" } = {}) {
   const opened: Event[] = [
     { type: "open" },
     { type: "set", isReady: true, isSingle, accept },
     { type: "locked", lock: "own" },
     { type: "loaded", lock: "own", items: [] },
   ];
-  let uploads = state.createUploads<null>("own", isForm, isDeleting);
+  let uploads = state.createUploads<null>("own", isForm);
   const effects: string[] = [];
   for (const event of [...opened, ...events]) {
     const step = state.reduce(uploads, event);
@@ -937,11 +932,9 @@ describe("Canceling", () => {
     expect(play([...late, sent("large")]).states).toBe("");
   });
 
-  test("deletes a stored file on the service, if it does so", () => {
-    const removed = play([add("a"), sent("a"), cancel("a"), { type: "stopped", key: "a" }], { isDeleting: true });
-    expect([removed.states, removed.effects.at(-1)]).toEqual(["removing", "remove a"]);
-    const kept = play([add("a"), sent("a"), cancel("a"), { type: "stopped", key: "a" }]);
-    expect([kept.states, kept.effects.includes("remove a")]).toEqual(["", false]);
+  test("takes a stored file out of the form", () => {
+    const { states, effects } = play([add("a"), sent("a"), cancel("a"), { type: "stopped", key: "a" }]);
+    expect([states, effects.includes("discard a")]).toEqual(["", false]);
   });
 });
 
