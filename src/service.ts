@@ -166,5 +166,5 @@ export const fileCompleted: Service["fileCompleted"] = [planMeasurement];
 /** The followers of a log, by kind. */
 export const followers: Service["followers"] = {
   [WEBHOOK]: { open: (deps, key) => deps.outboxes(key) },
-  [SEARCH]: { wants: ["transcript"], open: (deps, { teamId }) => deps.searchIndexes(teamId) },
+  [SEARCH]: { wants: ["transcript"], lag: "searchBehindSince", open: (deps, { teamId }) => deps.searchIndexes(teamId) },
 };

@@ -700,7 +700,7 @@ export interface TranscriptMatch {
   /** What is said there. A long text is shortened. */
   text: string;
   /** The ranges of `text` that are words of the search, in UTF-16 code units. */
-  marks: Array<Array<number>>;
+  marks: Array<[number, number]>;
 }
 export interface TrashedFile extends StoredFile {
   /** When the file was deleted. */

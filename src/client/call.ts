@@ -23,8 +23,8 @@ export function callOf<T>(start: (onResponse: (response: Response) => void) => P
   return Object.assign(data, { withResponse: async () => ({ data: await data, response }) });
 }
 
-/** Requests the page after the one that returned `next`, or the first one. */
-type Read<T> = (next?: string) => Call<Page<T>>;
+/** Requests the page after the one that returned `next`, or the first one. `F` are further fields of a page. */
+type Read<T, F = unknown> = (next?: string) => Call<Page<T> & F>;
 
 /** Items of a list, with those of the pages after it for `for await`. */
 export class Page<T> implements AsyncIterable<T> {
@@ -51,36 +51,36 @@ export class Page<T> implements AsyncIterable<T> {
 
 /**
  * The promise of the first page, whose items and those of all later pages `for await` yields. Its request is sent once, when
- * it is first awaited or iterated.
+ * it is first awaited or iterated. The pages of some lists have further fields, such as `isComplete` of a search.
  * @example
  * for await (const file of stowage.files.list()) console.log(file.name);
  * const { items, next } = await stowage.files.list({ limit: 20 });
  */
-export class List<T> extends Promise<Page<T>> implements AsyncIterable<T> {
+export class List<T, F = unknown> extends Promise<Page<T> & F> implements AsyncIterable<T> {
   /** The promises that `then` returns are no lists. */
   static override get [Symbol.species]() {
     return Promise;
   }
 
-  readonly #read: Read<T>;
-  #first: Call<Page<T>> | undefined;
+  readonly #read: Read<T, F>;
+  #first: Call<Page<T> & F> | undefined;
 
-  constructor(read: Read<T>) {
+  constructor(read: Read<T, F>) {
     // Nothing settles this promise itself: `then`, which `await`, `catch` and `finally` call, is that of the first page.
     super(() => {});
     this.#read = read;
   }
 
   // biome-ignore lint/suspicious/noThenProperty: it is a promise
-  override then<A = Page<T>, B = never>(
-    onPage?: ((page: Page<T>) => A | PromiseLike<A>) | null,
+  override then<A = Page<T> & F, B = never>(
+    onPage?: ((page: Page<T> & F) => A | PromiseLike<A>) | null,
     onError?: ((error: unknown) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
     return this.#firstPage().then(onPage, onError);
   }
 
   /** Returns the first page with its response. */
-  withResponse(): Promise<WithResponse<Page<T>>> {
+  withResponse(): Promise<WithResponse<Page<T> & F>> {
     return this.#firstPage().withResponse();
   }
 
@@ -88,11 +88,11 @@ export class List<T> extends Promise<Page<T>> implements AsyncIterable<T> {
    * Returns the page after the one that returned `next`, with the filters of this list. The list itself is the first page.
    * @throws TypeError if it is no `next`, instead of returning the first page again
    */
-  page(next: string): Call<Page<T>> {
+  page(next: string): Call<Page<T> & F> {
     return this.#read(next ?? "");
   }
 
-  #firstPage(): Call<Page<T>> {
+  #firstPage(): Call<Page<T> & F> {
     this.#first ??= this.#read();
     return this.#first;
   }

@@ -80,6 +80,8 @@ type Input<R extends Route> = AnyInput &
 type ListRoute = { [R in Route]: Api[R]["response"] extends { data: unknown[] } | unknown[] ? R : never }[Route];
 type ItemOf<A> = A extends (infer T)[] ? T : A extends { data: (infer T)[] } ? T : never;
 export type Item<R extends ListRoute> = ItemOf<Api[R]["response"]>;
+/** What a page of a list has besides its items. */
+export type PageFields<R extends ListRoute> = Omit<Exclude<Api[R]["response"], unknown[]>, "message" | "data">;
 /** The filters of a list. The list itself follows the pages. */
 export type Filters<R extends ListRoute> = Omit<NonNullable<Api[R]["query"]>, "cursor" | "page">;
 
@@ -267,20 +269,20 @@ export class Connection extends Sender {
     return this.json(route, input, options, () => {});
   }
 
-  list<R extends ListRoute>(route: R, input: Input<R>, options?: CallOptions): List<Item<R>> {
-    const read = (next?: string): Call<Page<Item<R>>> => {
+  list<R extends ListRoute>(route: R, input: Input<R>, options?: CallOptions): List<Item<R>, PageFields<R>> {
+    const read = (next?: string): Call<Page<Item<R>> & PageFields<R>> => {
       // The list of webhooks has no pages.
       const filters = "query" in input ? { limit: PAGE_ITEMS, ...input.query } : undefined;
       // Only the place, because `next` may come from a visitor, and the filters say what that may see.
-      const place = [...new URLSearchParams(next)].filter(([name]) => name === "cursor" || name === "page");
-      if (next !== undefined && place.length === 0) throw new TypeError(`There is no page "${next}".`);
-      const query = filters && { ...filters, ...Object.fromEntries(place) };
+      const { cursor, page } = Object.fromEntries(new URLSearchParams(next));
+      if (next !== undefined && !cursor && !page) throw new TypeError(`There is no page "${next}".`);
+      const query = filters && { ...filters, cursor, page };
       return this.json(route, { ...input, query } as Input<R>, options, (body, response) => {
-        const items = (Array.isArray(body) ? body : (body as { data?: unknown }).data) as Item<R>[];
-        if (!Array.isArray(items)) throw errorOf(response);
-        const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
-        // Keep only the query: the token must never go to another host, and behind a proxy the host may differ.
-        return new Page(items, link === undefined ? undefined : new URL(link, this.url).search, read);
+        const { data, message, ...fields } = (Array.isArray(body) ? { data: body } : body) as Record<string, unknown>;
+        if (!Array.isArray(data)) throw errorOf(response);
+        // Only the query: the token must never go to another host, and behind a proxy the host may differ.
+        const after = /<[^>?]*(\?[^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
+        return Object.assign(new Page<Item<R>>(data, after, read), fields as PageFields<R>);
       });
     };
     return new List(read);

@@ -1,6 +1,13 @@
 import type { Api, Schemas } from "./api.ts";
 import { type Call, callOf, type List } from "./call.ts";
-import { type CallOptions, type Filters, Resource, STALL_MILLISECONDS, type VersionOptions } from "./connection.ts";
+import {
+  type CallOptions,
+  type Filters,
+  type PageFields,
+  Resource,
+  STALL_MILLISECONDS,
+  type VersionOptions,
+} from "./connection.ts";
 import { type ErrorCode, errorOf, StowageError } from "./errors.ts";
 import { sleep } from "./retrying.ts";
 import { limitStalls } from "./transfer.ts";
@@ -20,6 +27,8 @@ export type FileFilters = Filters<"GET /docs/v1/uploads">;
 export type FolderFilters = Filters<"GET /docs/v1/folders">;
 export type TagFilters = Filters<"GET /docs/v1/tags">;
 export type TranscriptFilters = Omit<Filters<"GET /docs/v1/transcripts">, "search">;
+/** Whether a search finds all transcripts. */
+export type SearchState = PageFields<"GET /docs/v1/transcripts">;
 /** The limits of an upload token, and the properties of its files. */
 export type UploadTokenInput = Api["POST /docs/v1/uploadtokens"]["body"];
 /** An action on 1 to 100 files. */
@@ -216,12 +225,15 @@ export class Files extends Resource {
     );
   }
 
-  /** Finds the files in whose transcripts all words are said, best first. Words in quotes must stand side by side. */
+  /**
+   * Finds the files in whose transcripts all words are said, best first. Words in quotes must stand side by side. Each page says
+   * whether transcripts may be missing (`isComplete`).
+   */
   searchTranscripts(
     words: string,
     filters?: TranscriptFilters,
     options?: CallOptions,
-  ): List<Schemas["FoundTranscript"]> {
+  ): List<Schemas["FoundTranscript"], SearchState> {
     return this.connection.list("GET /docs/v1/transcripts", { query: { search: words, ...filters } }, options);
   }
 

@@ -162,7 +162,11 @@ function typeOf(schema: Schema, direction: Direction): string {
   if (schema.enum) return valuesOf(schema.enum);
   const union = schema.anyOf ?? schema.oneOf;
   if (union) return union.map((one) => typeOf(one, direction)).join(" | ");
-  if (schema.type === "array") return `Array<${typeOf(schema.items ?? {}, direction)}>`;
+  if (schema.type === "array") {
+    const item = typeOf(schema.items ?? {}, direction);
+    // A pair. A type with more items would be hard to read.
+    return schema.minItems === 2 && schema.maxItems === 2 ? `[${item}, ${item}]` : `Array<${item}>`;
+  }
   if (schema.type === "object") return objectOf(schema, direction);
   // The client turns a Date into what the service takes.
   if (schema.format === "date-time" && direction !== "response") return "string | Date";

@@ -1,4 +1,5 @@
 import { and, eq, isNull, or, type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { teamExists } from "../access/authorization.ts";
 import { rowsOfDeleted } from "../access/deleted-teams.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
 import { read, write } from "../platform/db.ts";
@@ -75,6 +76,28 @@ export async function wake(
 
 /** Whether a follower has not read the event. */
 export const isUnreadBy = (seq: SQL) => sql`${seq} > max(${followers.cursor}, ${followers.since})`;
+
+/**
+ * When the oldest event was recorded that a follower of this kind has not read. Cursors are some minutes old, so an event of the last
+ * minutes may have been read. Null if all events are.
+ */
+export async function oldestUnread(deps: Deps, kind: string): Promise<number | null> {
+  const ofTeam = eq(events.teamId, followers.teamId);
+  const oldest = deps.db
+    .select({ at: events.createdAt })
+    .from(events)
+    .where(and(ofTeam, isUnreadBy(sql`${events.seq}`)))
+    .orderBy(events.seq)
+    .limit(1);
+  const [row] = await read(
+    deps,
+    deps.db
+      .select({ at: sql<number | null>`min(${oldest})` })
+      .from(followers)
+      .where(and(eq(followers.kind, kind), teamExists(followers.teamId))),
+  );
+  return row?.at ?? null;
+}
 
 /** Followers of a page. Each is a call to its object. */
 const PAGE_FOLLOWERS = 100;

@@ -202,10 +202,7 @@ export class TeamIndex implements SearchIndex {
         this.#store.transaction(() => this.#store.remove(fileId));
         return;
       }
-      if (this.#isBeyond(fileId)) {
-        this.#store.update({ isFull: true, hasSkipped: true });
-        return;
-      }
+      if (this.#isBeyond(fileId)) return this.#noteFull();
       const key = besideKey({ teamId: this.#teamId, id: fileId }, { kind: TRANSCRIPT, version });
       const stream = await openText(this.#deps, key);
       if (stream) {
@@ -226,9 +223,16 @@ export class TeamIndex implements SearchIndex {
       this.#store.add({ fileId, version }, parts);
       while (this.#isOverfull()) {
         this.#store.remove(this.#store.oldest ?? "");
-        this.#store.update({ isFull: true, hasSkipped: true });
+        this.#noteFull();
       }
     });
+  }
+
+  /** Stores that a transcript has no place, and says so in the log when the index becomes full. */
+  #noteFull(): void {
+    const { isFull, transcripts = 0 } = this.#store.state ?? {};
+    if (!isFull) this.#deps.log("warn", "search_index_full", { teamId: this.#teamId, counts: { transcripts } });
+    this.#store.update({ isFull: true, hasSkipped: true });
   }
 
   #isOverfull(): boolean {

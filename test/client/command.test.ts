@@ -538,6 +538,60 @@ describe("every command", () => {
     expect((await team.stowage.files.get(id)).transcript).toBeNull();
   });
 
+  test("for searches finds what is said, and marks it on a terminal", async () => {
+    const { team, machine } = await newMachine();
+    const { files } = team.stowage;
+    const cues = ["<v Ada>The night shift", "<v Ada>begins. Take the lock.", "<v Ben>Which lock?"];
+    const times = ["00:00.000 --> 00:03.500", "00:03.500 --> 00:06.000", "01:02:03.900 --> 01:02:05.000"];
+    const vtt = ["WEBVTT", ...cues.map((text, i) => `${times[i]}\n${text}`)].join("\n\n");
+    const { id } = await files.upload(new File(["a"], "a.txt"), { properties: { folder: "podcast" } });
+    const { id: other } = await files.upload(new File(["b"], "b.txt"));
+    for (const one of [id, other]) await files.setTranscript(one, vtt);
+    await vi.waitFor(
+      async () => {
+        const page = await files.searchTranscripts("lock");
+        expect([page.isComplete, page.items.length]).toEqual([true, 2]);
+      },
+      { timeout: 20_000 },
+    );
+    const found = await machine.run("search lock --folder podcast", { isTerminal: true });
+    expect(found).toMatchObject({ code: 0, stderr: "" });
+    expect(found.stdout.replaceAll("\u001b[1m", "<").replaceAll("\u001b[22m", ">").split("\n")).toEqual([
+      `podcast/a.txt  ${id}`,
+      "    0:03  Ada: begins. Take the <lock>.",
+      " 1:02:03  Ben: Which <lock>?",
+      "",
+    ]);
+    const line = `${id}\t0\tAda\tThe night shift begins. Take the lock.\tpodcast/a.txt\n`;
+    for (const args of ["search SHIFT begins --under podcast", "search begins shi --file podcast/a.txt"])
+      expect(await machine.run(args), args).toEqual({ code: 0, stdout: line, stderr: "" });
+    expect(await machine.json(["search", '"the lock"', "--file", other])).toMatchObject({
+      file: { id: other },
+      matchCount: 1,
+      matches: [{ speaker: "Ada", text: "begins. Take the lock.", marks: [[13, 21]] }],
+    });
+    const first = await machine.run("search lock --limit 1");
+    expect(linesOf(first.stdout)).toHaveLength(2);
+    expect(first).toMatchObject({ code: 0, stderr: "stowage: More files match. Add --limit 10 to see them.\n" });
+    const none = { code: 0, stdout: "", stderr: "stowage: No transcript has these words.\n" };
+    expect(await machine.run(`search lock --uploaded-by ${UNKNOWN}`)).toEqual(none);
+    expectFailure(await machine.run("search lock --file c.txt"), 4, "c.txt: Not found.");
+  });
+
+  test.each([
+    [{ isComplete: false, isFull: false }, "The search is still reading transcripts, so some may be missing."],
+    [{ isComplete: false, isFull: true }, "The search has only the transcripts of the newest files:"],
+  ])("for searches says if transcripts may be missing: %j", async (state, notice) => {
+    const service = await scripted(json(200, { message: "", data: [], ...state }));
+    const machine = new Machine("key", service.url);
+    const { code, stdout, stderr } = await machine.run("search lock");
+    expect([code, stdout]).toEqual([0, ""]);
+    expect(linesOf(stderr)[1]).toContain(`stowage: ${notice}`);
+    expect(linesOf((await machine.run("search lock --json")).stderr).map((one) => JSON.parse(one))[1]).toEqual({
+      notice: expect.stringContaining(notice),
+    });
+  });
+
   test("is in a group of the overview", async () => {
     const { stdout } = await new Machine().run("--help");
     for (const heading of ["Files:", "Sharing:", "Team:", "Operator:", "This machine:"])

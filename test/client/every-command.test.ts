@@ -39,6 +39,7 @@ const VALUES: Record<string, string> = {
   tags: "interview",
   to: "archive",
   vtt: "in/a.vtt",
+  words: "night",
 };
 /** Options without which a command only complains. */
 const OPTIONS: Record<string, string[]> = {
@@ -244,9 +245,9 @@ test("every command that lists prints columns that fit a terminal, and the same 
   }
 });
 
-/** What the CLI itself sends to a terminal: progress bars, and the prompt of Node. */
+/** What the CLI itself sends to a terminal: progress bars, words in bold, and the prompt of Node. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters are the subject.
-const OWN = /\u001b\[(?:\?7[lh]|\d*[AGJK]|\d*;\d*H)/g;
+const OWN = /\u001b\[(?:\?7[lh]|1m|22m|\d*[AGJK]|\d*;\d*H)/g;
 
 test("no control character of a response reaches a terminal", async () => {
   const failure = { code: "invalid_input", message: `No. ${HOSTILE}`, errors: [{ path: HOSTILE, message: HOSTILE }] };

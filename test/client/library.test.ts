@@ -942,6 +942,20 @@ describe("after a transient error", () => {
     expect(await failing.catch((error) => error.code)).toBe("forbidden");
   });
 
+  test("a page has the further fields of its response, which differ from page to page", async () => {
+    const found = (isComplete: boolean) => ({ message: "", data: [], isComplete, isFull: !isComplete });
+    const { stowage } = await scripted(
+      json(200, found(false), { Link: '</docs/v1/transcripts?search=a&cursor=c>; rel="next"' }),
+      json(200, found(true)),
+    );
+    const list = stowage.files.searchTranscripts("a");
+    const { isComplete, isFull, next } = await list;
+    expect([isComplete, isFull, next]).toEqual([false, true, "?search=a&cursor=c"]);
+    const second = await list.page(next ?? "");
+    expect([second.isComplete, second.isFull, second.next]).toEqual([true, false, undefined]);
+    expect(Object.keys(second)).toEqual(["items", "next", "isComplete", "isFull"]);
+  });
+
   test("a page takes its place from `next`, and its filters from the list", async () => {
     const { stowage, requests } = await twoPages();
     const list = stowage.files.list({ under: "memos", limit: 2 });

@@ -32,6 +32,11 @@ export async function wrongFieldsDoNotCompile(stowage: Stowage): Promise<void> {
   await stowage.files.batch({ action: "move", ids: ["0193477c0a5e2b7f4d1c8e90"] });
   // @ts-expect-error: files don't have this property.
   await stowage.files.upload(new Blob(), { properties: { owner: "ada" } });
+  const found = await stowage.files.searchTranscripts("night shift");
+  found.isComplete satisfies boolean;
+  found.items[0]?.matches[0]?.marks satisfies [number, number][] | undefined;
+  // @ts-expect-error: only a search may be incomplete.
+  (await stowage.files.list()).isComplete;
   const file = await stowage.files.get("0193477c0a5e2b7f4d1c8e90");
   // @ts-expect-error: metadata doesn't have this field.
   file.sizeInBytes;

@@ -101,7 +101,10 @@ export const PERMISSIONS: Record<string, Permission> = {
     "webhooks:write",
     "createWebhook updateWebhook deleteWebhook rotateWebhookSecret testWebhook replayEvents redeliver",
   ),
-  ...needing("", "createTeam listTeams updateTeam deleteTeam reconcile", { only: "operator", isOperators: true }),
+  ...needing("", "createTeam listTeams updateTeam deleteTeam reconcile", {
+    only: "operator",
+    isOperators: true,
+  }),
   ...needing(null, "createSession", { only: "secret" }),
   ...needing(null, "getMe", { only: "identified" }),
 };

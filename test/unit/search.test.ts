@@ -1,8 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Cue } from "../../src/cues.ts";
+import type { IndexStore } from "../../src/search/index-store.ts";
 import { partsOf } from "../../src/search/parts.ts";
 import { CueTimes, findPlaces } from "../../src/search/places.ts";
+import { Ranking } from "../../src/search/ranking.ts";
 import { allOf, foldedWordsIn, marksOf, termsOf, wordsIn } from "../../src/search/words.ts";
 
 const cueOf = (text: string, start: number, end = start + 5): Cue => ({ start, end, turns: [{ speaker: null, text }] });
@@ -94,6 +96,37 @@ describe("A place", () => {
 
   test("is missing if a word is", () => {
     expect(placesOf("night gate", ["night", 0])).toBeNull();
+  });
+});
+
+describe("A ranking", () => {
+  test("reads at most 10 million characters for the scores, of the files whose words stand closest and the newest others", () => {
+    const words = ` night shift ${"and so on ".repeat(100_000)}`;
+    const idOf = (number: number) => `${number}`.padStart(24, "0");
+    const files = Array.from({ length: 40 }, (_, i) => ({
+      id: i,
+      fileId: idOf(i),
+      version: "1",
+      length: words.length,
+      ownFrom: 0,
+    }));
+    const read: number[] = [];
+    const store = {
+      candidates: (expression: string) => (expression.startsWith("NEAR") ? files.slice(0, 3) : files),
+      wordsOf: (id: number) => {
+        read.push(id);
+        return words;
+      },
+      timesOf: () => Uint32Array.of(0, 5000, 0),
+      textOf: () => ({ speakers: [], cues: [[0, 5, [-1, "night shift"]]] }),
+    } as unknown as IndexStore;
+    const page = { fileIds: null, after: null, limit: 2, matches: 3 };
+    const found = new Ranking(store, termsOf("night shift ")).page(page);
+    // One of the page is read once more, to count its places.
+    const ranked = read.slice(0, -page.limit);
+    expect(ranked.toSorted((a, b) => a - b)).toEqual([0, 1, 2, ...Array.from({ length: 6 }, (_, i) => 34 + i)]);
+    expect(words.length * ranked.length).toBeLessThanOrEqual(10_000_000);
+    expect([found.files.map(({ fileId }) => fileId), found.hasMore]).toEqual([[idOf(39), idOf(38)], true]);
   });
 });
 

@@ -12,6 +12,7 @@ import { addGetCommand } from "./get.ts";
 import { addLinkCommands } from "./links.ts";
 import { addLoginCommands } from "./login.ts";
 import { addOrganizingCommands } from "./organizing.ts";
+import { addSearchCommand } from "./search.ts";
 import { addTeamCommands } from "./teams.ts";
 import { plain } from "./text.ts";
 import { addTokenCommands } from "./tokens.ts";
@@ -104,6 +105,7 @@ export async function run(argv: string[], io: Io): Promise<number> {
       addOrganizingCommands,
       addFolderCommands,
       addTranscriptCommands,
+      addSearchCommand,
     ],
     "Uploads in progress:": [addUnfinishedCommands],
     "Sharing:": [addLinkCommands, addTokenCommands],

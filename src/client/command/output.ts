@@ -55,6 +55,13 @@ export class Results {
     else this.#printLine(texts.map(plain).join("\t"));
   }
 
+  /** Prints one result of several rows: `lines`, which have no control characters of the service, on a terminal. */
+  printRows(row: object, rows: string[][], lines: string[]): void {
+    if (this.isJson) this.#printLine(jsonOf(row));
+    else if (this.#stdout.isTTY) for (const line of lines) this.#printLine(line);
+    else for (const texts of rows) this.print(row, texts);
+  }
+
   /** Prints a list, on a terminal with a heading. */
   async printList<T>(items: AsyncIterable<T> | Iterable<T>, table: Table<T>): Promise<void> {
     if (this.isJson || !this.#stdout.isTTY) {

@@ -6,6 +6,17 @@
  */
 export const plain = (text: string) => text.replaceAll(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu, "\ufffd");
 
+/** A text with ranges in bold. */
+export function emphasized(text: string, ranges: [from: number, to: number][]): string {
+  let end = 0;
+  const parts = ranges.map(([from, to]) => {
+    const before = plain(text.slice(end, from));
+    end = to;
+    return `${before}\u001b[1m${plain(text.slice(from, to))}\u001b[22m`;
+  });
+  return parts.join("") + plain(text.slice(end));
+}
+
 const ELLIPSIS = "…";
 
 const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });

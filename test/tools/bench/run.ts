@@ -9,6 +9,7 @@ import { measureFairness } from "./fairness.ts";
 import { measureMemory } from "./memory.ts";
 import { compare, overheadComparisons } from "./overhead.ts";
 import { measurePhones } from "./phones.ts";
+import { measureSearch } from "./search.ts";
 import { type Scope, startServer } from "./server.ts";
 import { printTable } from "./table.ts";
 import { measureWaveforms } from "./waveforms.ts";
@@ -18,7 +19,7 @@ import { measureWebhooks } from "./webhooks.ts";
 
 const { values: options } = parseArgs({ options: { quick: { type: "boolean" }, only: { type: "string" } } });
 const parts = options.only?.split(",") ?? [
-  ...["memory", "overhead", "client", "cost", "waveforms", "webhooks", "fairness", "phones", "databases"],
+  ...["memory", "overhead", "client", "cost", "waveforms", "webhooks", "fairness", "phones", "search", "databases"],
 ];
 const startedAt = Date.now();
 const scope: Scope = {
@@ -168,6 +169,23 @@ if (parts.includes("phones")) {
     ]),
   );
   for (const { phones, first } of rows) console.log(`\nFirst refusal of ${phones}: ${first ?? "none"}`);
+}
+
+if (parts.includes("search")) {
+  const { hours, seconds, bytes, results } = measureSearch(scope);
+  printTable(
+    `Search: an index of ${format(hours)} hours of transcripts, and a bare FTS5 table with the same words`,
+    ["", "ours", "bare"],
+    [
+      ["CPU s to build", format(seconds.ours), format(seconds.bare)],
+      ["MB", format(bytes.ours / 1e6), format(bytes.bare / 1e6)],
+    ],
+  );
+  printTable(
+    "Search: milliseconds of CPU for the first page of 20 files",
+    ["query", "files that match", "ours", "bare"],
+    results.map(({ name, files, ours, bare }) => [name, format(files), format(ours), format(bare)]),
+  );
 }
 
 if (parts.includes("databases")) {

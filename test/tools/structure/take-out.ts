@@ -46,6 +46,12 @@ const CAPABILITIES: Record<string, Capability> = {
     names: /Trash|restoreFile|eraseFile|setRetention|holdFile|releaseFile|\btrash\b/,
     tests: /trash|retention|hold|restore/i,
   },
+  search: {
+    paths: ["src/search", "test/support/search-objects.ts", "test/tools/bench/search.ts"],
+    words: /[sS]earch(?:Ind|Obj|Behind|Trans)|TeamIndex|\bSEARCH\b/,
+    names: /Search(?:Ind|Obj|Trans)|searchIndexes|INDEX_|\bSEARCH\b|search-objects|searchInvariant/,
+    tests: /src\/search|search-objects|\/transcripts\?search|searchTranscripts|searchBehindSince/,
+  },
   transcripts: {
     paths: ["src/transcripts"],
     words: /transcript|webvtt|\bcues?\b/i,
@@ -92,7 +98,8 @@ function removeNames(project: string, path: string, { names, paths }: Capability
   });
   const classes = /^(?:\/\*\*[^/]*?\*\/\n)?export class (\w+)[^{]*\{.*?^\}\n/gms;
   source = source.replaceAll(classes, (text, name: string) => (names.test(name) ? "" : text));
-  // A property of an object that stands on one line.
+  // A property that is a line, or one of an object that stands on one line.
+  for (const name of removed) source = source.replaceAll(new RegExp(`^ *\\[${name}\\]: [^\\n]*,\\n`, "gm"), "");
   for (const name of removed) source = source.replaceAll(new RegExp(`\\[${name}\\]: [^\\n]*?(?= \\}|$)`, "gm"), "");
   // An item of a list that stands on one line.
   for (const name of removed)
@@ -105,11 +112,15 @@ function removeNames(project: string, path: string, { names, paths }: Capability
   writeFileSync(file, lines.join("\n"));
 }
 
-/** Removes the bindings and queues that name the capability, each of which is a paragraph. */
+/** Removes the bindings and queues that name the capability, each of which is a paragraph, and its classes from those of a migration. */
 function removeBindings(project: string, { names }: Capability): void {
   const file = join(project, "wrangler.toml");
-  const paragraphs = readFileSync(file, "utf8").split("\n\n");
-  const isGone = (text: string) => text.includes("[[") && names.test(text.replaceAll(/^#.*$/gm, ""));
+  const withoutClasses = (classes: string) =>
+    classes.replaceAll(/"(\w+)",? ?/g, (text, name) => (names.test(name) ? "" : text));
+  const source = readFileSync(file, "utf8").replaceAll(/(?<=^new_sqlite_classes = \[).*(?=\]$)/gm, withoutClasses);
+  const paragraphs = source.split("\n\n");
+  const isGone = (text: string) =>
+    text.includes("[[") && (names.test(text.replaceAll(/^#.*$/gm, "")) || text.includes("classes = []"));
   writeFileSync(file, paragraphs.filter((text) => !isGone(text)).join("\n\n"));
 }
 
