@@ -533,7 +533,8 @@ CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new
 END;
 --> statement-breakpoint
 -- No bug can delete a held file. The queries have this condition, too, so that they can say why. A file that leaves keeps its
--- receipt and measurement until its row in removed is deleted. Other objects of its upload are deleted soon, unless it is in the trash.
+-- receipt and measurement until its row in removed is deleted, and in the trash its links until it is erased. Other objects of its
+-- upload are deleted soon, unless it is in the trash.
 CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
 	SELECT RAISE(ABORT, 'The file is held.') WHERE old.hold IS NOT NULL;
 	UPDATE teams SET files = files - 1, bytes = bytes - old.reserved_bytes
@@ -542,7 +543,8 @@ CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
 		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id AND trashed_at IS NOT NULL);
 	DELETE FROM uploads WHERE team_id = old.team_id AND file_id = old.id AND status = 'committed' AND NOT has_leftovers
 		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
-	DELETE FROM links WHERE team_id = old.team_id AND file_id = old.id;
+	DELETE FROM links WHERE team_id = old.team_id AND file_id = old.id
+		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id AND trashed_at IS NOT NULL);
 	DELETE FROM file_tags WHERE team_id = old.team_id
 		AND (tag_key, tag) IN (SELECT value, key FROM json_each(old.search_keys, '$.tags')) AND file_id = old.id;
 	DELETE FROM measurements WHERE team_id = old.team_id AND file_id = old.id
@@ -563,6 +565,7 @@ END;
 CREATE TRIGGER removed_erased AFTER UPDATE OF trashed_at ON removed WHEN new.trashed_at IS NULL AND old.trashed_at IS NOT NULL BEGIN
 	SELECT RAISE(ABORT, 'The file is held.') WHERE old.hold IS NOT NULL;
 	UPDATE teams SET trash_files = trash_files - 1, trash_bytes = trash_bytes - old.reserved_bytes WHERE id = old.team_id;
+	DELETE FROM links WHERE team_id = old.team_id AND file_id = old.id;
 END;
 --> statement-breakpoint
 -- A file that is restored keeps its receipt and measurement. Otherwise, nothing of the file is left: the queries delete its row

@@ -11,7 +11,7 @@ export class Trash extends Resource {
     return this.connection.list("GET /docs/v1/trash", { query: filters }, options);
   }
 
-  /** Restores a file. Its links stay revoked. */
+  /** Restores a file. Its links work again, unless they were revoked or have expired. */
   restore(id: string, options?: CallOptions): Call<Schemas["StoredFile"]> {
     return this.connection.json("POST /docs/v1/trash/{id}/restore", { id }, options);
   }

@@ -22,7 +22,7 @@ import { isTrashed, removed } from "./removed.schema.ts";
 
 /* How files return from `removed`, where the trash keeps them. */
 
-/** The columns of a restored file: as they were, except for its links and the time to delete it. Interrupted processing starts again. */
+/** The columns of a restored file: as they were, except for the time to delete it. Interrupted processing starts again. */
 const restoredColumns = (now: number) =>
   trashedColumns({
     due_at: sql`iif(file ->> '$.status' = 'pending', ${now + MAX_PENDING_MILLISECONDS}, null)`,

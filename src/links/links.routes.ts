@@ -239,7 +239,7 @@ const revoke = writeOperation(
     summary: "Revoke a link",
     sample: "await stowage.links.delete(id);",
     description:
-      "The link stops working with the next request. A link that another user or key created also needs `files:write`.",
+      "The link stops working with the next request, also if its file is in the trash and is restored later. A link that another user or key created also needs `files:write`.",
     success: { description: "The link is revoked.", message: "Link revoked." },
   },
   ({ deps, actor, id }) => revokeLink(deps, actor, id),

@@ -2,7 +2,7 @@ import { and, eq, gt, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
 import { QueryBuilder } from "drizzle-orm/sqlite-core";
 import { type Credential, insufficientScope, readAs, type TeamActor, teamExists } from "../access/authorization.ts";
 import { inDatabaseOf } from "../access/databases.ts";
-import { filesOf } from "../access/own-files.ts";
+import { filesOf, removedOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { servedContentType } from "../audio/media-type.ts";
@@ -12,6 +12,7 @@ import { recorded, writeWithEvent } from "../events/events.ts";
 import { currentObject } from "../files/beside.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { cleanName, type FileKey, isFile, objectKey } from "../files/names.ts";
+import { isTrashed, removed, teamOfRemoved } from "../files/removed.schema.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
 import { deleteFirst, firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
 import {
@@ -29,7 +30,8 @@ import { links } from "./links.schema.ts";
 /*
  * Download links that the Worker serves. A link belongs to one file and can be revoked. Its URL contains a secret of which
  * the row has only the hash, so neither the database nor a list of links opens a file. A trigger deletes the links of a
- * file as soon as the file is deleted.
+ * file as soon as the file is erased. In the trash, they stay, so that a restored file has those again that were not revoked, but
+ * they find no file, and none is added.
  *
  * A signed link has no row: its URL contains the file, the expiry and their signature. It takes the place of a signed URL
  * if there are no S3 credentials. Like a signed URL it can't be revoked, and ends with its file. It stays invalid if the file
@@ -44,7 +46,10 @@ export const tooManyLinks = errorCode(
 
 /** Enough to share a file with a group one by one, and few enough to list at once. */
 export const MAX_LINKS = 100;
-/** A link takes about 600 bytes of D1's 10 GB, so links of a team take at most 6 MB. Expired ones count until they are purged. */
+/**
+ * A link takes about 600 bytes of D1's 10 GB, so links of a team take at most 6 MB. Expired ones count until they are purged, and those
+ * of a file in the trash until it is erased.
+ */
 export const MAX_TEAM_LINKS = 10_000;
 /** `{team id}.{file id}.{expiry in seconds}.{signature}`, or `{expiry in seconds}.{restores}` for a file that was in the trash. */
 const SIGNED_LINK = /^(([0-9a-f]{24})\.([0-9a-f]{24})\.(\d{1,11})(?:\.(\d{1,9}))?)\.([\w-]{43})$/;
@@ -199,7 +204,9 @@ export async function listLinks(deps: Deps, credential: Credential<"files:downlo
  */
 export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const { teamId, keyId, userId } = actor;
-  const isOfFile = hasRow(files, and(filesOf(actor), isLinkOfFile));
+  const isOfTrashed = and(removedOf(actor), isTrashed, eq(links.teamId, teamOfRemoved), eq(links.fileId, removed.id));
+  // Also in the trash, because the link would come back with the file.
+  const isOfFile = or(hasRow(files, and(filesOf(actor), isLinkOfFile)), hasRow(removed, isOfTrashed));
   const isLink = and(eq(links.id, id), eq(links.teamId, teamId), isOfFile);
   const isOwn = or(eq(links.keyId, keyId), userId === null ? undefined : eq(links.userId, userId));
   const mayRevokeAll = (actor.scopes & SCOPES["files:write"]) !== 0;

@@ -65,7 +65,7 @@ const restore = writeOperation(
     summary: "Restore a file",
     sample: "const file = await stowage.trash.restore(id);",
     description:
-      "The file is as it was, without `deleteAfter`. Its links and signed URLs stay revoked. If it was being processed, it will be processed again.",
+      "The file is as it was, without `deleteAfter`. Its links work again, unless they were revoked or have expired. Its signed URLs don't. If it was being processed, it will be processed again.",
     success: {
       description: "The file.",
       message: "File restored.",

@@ -1,4 +1,5 @@
 import { describe, expect } from "vitest";
+import { MAX_LINKS, MAX_TEAM_LINKS } from "../../src/links/links.ts";
 import { sample } from "../audio/samples.ts";
 import { vttOf } from "../support/bytes.ts";
 import { DB } from "../support/databases.ts";
@@ -210,14 +211,102 @@ describe("The list of the trash", () => {
   });
 });
 
+describe("The links of a file in the trash", () => {
+  const linkOf = (team: Team, id: string, json = {}, token = team.token): Promise<{ _id: string; url: string }> =>
+    dataOf(team.call("POST", `${UPLOADS}/${id}/links`, { json, token }));
+  const revoke = (team: Team, id: string, token = team.token) => team.call("DELETE", `/docs/v1/links/${id}`, { token });
+  const rowsOf = async (team: Team): Promise<number | null> => {
+    const [row] = await DB.batch<{ rows: number; links: number }>([
+      DB.prepare("select links, (select count(*) from links where team_id = ?1) as rows from teams where id = ?1").bind(
+        team.teamId,
+      ),
+    ]);
+    const { rows, links } = row?.results[0] ?? {};
+    expect(links, "the links that count are the rows").toBe(rows);
+    return rows ?? null;
+  };
+
+  test("open their files again after a batch has restored these", async ({ team }) => {
+    const ids = [await put(team), await put(team)];
+    const urls: string[] = [];
+    for (const id of ids) urls.push((await linkOf(team, id)).url, (await linkOf(team, id, { name: "b" })).url);
+    await batch(team, { action: "delete", ids });
+    for (const url of urls) expect(await openedBy(team, url)).toBe(404);
+    await batch(team, { action: "restore", ids });
+    for (const url of urls) expect(await openedBy(team, url)).toBe("to be kept");
+  });
+
+  test("stay revoked if they are revoked there, also by a contributor for an own file", async ({ team }) => {
+    const { token } = await newMember(team, "contributor");
+    const [ofTeam, ofOwn] = [await put(team), await put(team, {}, { token })];
+    const links = [await linkOf(team, ofTeam), await linkOf(team, ofOwn, {}, token)] as const;
+    for (const id of [ofTeam, ofOwn]) await remove(team, id);
+    await rejected(team, 404, "not_found", () => revoke(team, links[0]._id, token));
+    await rejected(team, 404, "not_found", async () => revoke(await newTeam(), links[0]._id));
+    expect((await revoke(team, links[1]._id, token)).status).toBe(200);
+    expect((await revoke(team, links[0]._id)).status).toBe(200);
+    await rejected(team, 404, "not_found", () => revoke(team, links[0]._id));
+    for (const id of [ofTeam, ofOwn]) await restore(team, id);
+    for (const { url } of links) expect(await openedBy(team, url)).toBe(404);
+    for (const { _id } of links) expect(await typesOf(team, _id)).toEqual(["link.created", "link.revoked"]);
+    expect(await rowsOf(team)).toBe(0);
+  });
+
+  test("stay expired, and others keep their expiry", async ({ team }) => {
+    const id = await put(team);
+    const expiresAt = "2999-01-01T00:00:00.000Z";
+    const [expired, kept] = [await linkOf(team, id, { expiresAt }), await linkOf(team, id, { expiresAt })];
+    await remove(team, id);
+    await DB.prepare("update links set expires_at = 1 where id = ?").bind(expired._id).run();
+    await restore(team, id);
+    expect([await openedBy(team, expired.url), await openedBy(team, kept.url)]).toEqual([404, "to be kept"]);
+    expect((await read(team, `${UPLOADS}/${id}/links`)).at(-1)).toMatchObject({ _id: kept._id, expiresAt });
+  });
+
+  test.each([
+    ["erased from there", (team: Team, id: string) => team.call("DELETE", `${TRASH}/${id}`)],
+    ["erased for good", (team: Team, id: string) => remove(team, id, "?permanent=true")],
+  ])("go once their file is %s, and no other", async (_, eraseOne) => {
+    const team = await newTeam(worker);
+    const [id, other] = [await put(team), await put(team)];
+    const [link, kept] = [await linkOf(team, id), await linkOf(team, other)];
+    for (const one of [id, other]) await remove(team, one);
+    expect(await rowsOf(team)).toBe(2);
+    expect((await eraseOne(team, id)).status).toBe(200);
+    expect(await rowsOf(team)).toBe(1);
+    await rejected(team, 404, "not_found", () => revoke(team, link._id));
+    await restore(team, other);
+    expect(await openedBy(team, kept.url)).toBe("to be kept");
+  });
+
+  test("count as links of the team and of the file", async ({ team }) => {
+    const [id, other] = [await put(team), await put(team)];
+    const link = await linkOf(team, id);
+    const create = () => team.call("POST", `${UPLOADS}/${other}/links`, { json: {} });
+    await DB.prepare("update teams set links = ? where id = ?").bind(MAX_TEAM_LINKS, team.teamId).run();
+    await remove(team, id);
+    expect((await create()).code).toBe("too_many_links");
+    await revoke(team, link._id);
+    expect((await create()).status).toBe(200);
+    await DB.prepare("update teams set links = 1 where id = ?").bind(team.teamId).run();
+    for (let count = 1; count < MAX_LINKS; count++) await create();
+    expect((await create()).code).toBe("too_many_links");
+    await remove(team, other);
+    await restore(team, other);
+    expect((await create()).code).toBe("too_many_links");
+    expect(await rowsOf(team)).toBe(MAX_LINKS);
+  });
+});
+
 describe("A restored file", () => {
-  test("has everything that it had, except for links and deleteAfter", async ({ team }) => {
+  test("has everything that it had, with its links, except for signed URLs and deleteAfter", async ({ team }) => {
     const id = await put(team, { ...PROPERTIES, deleteAfter: "2999-01-01T00:00:00.000Z" });
     await team.call("PUT", `${UPLOADS}/${id}/waveform`, { json: PEAKS });
     const vtt = { body: vttOf("a"), headers: { "Content-Type": "text/vtt" } };
     await team.call("PUT", `${UPLOADS}/${id}/transcript`, vtt);
     const link = (await dataOf(team.call("POST", `${UPLOADS}/${id}/links`, { json: {} }))).url;
     const { signedUrl } = (await team.call("GET", `${UPLOADS}/${id}`)).body;
+    const links = await read(team, `${UPLOADS}/${id}/links`);
     const before = await metadataOf(team, id);
     expect(before.deleteAfter).toBe("2999-01-01T00:00:00.000Z");
     await remove(team, id);
@@ -234,8 +323,8 @@ describe("A restored file", () => {
     }
     expect(await read(team, "/docs/v1/folders")).toEqual(["podcast"]);
     expect(await trashOf(team)).toEqual([]);
-    expect(await read(team, `${UPLOADS}/${id}/links`)).toEqual([]);
-    for (const url of [link, signedUrl]) expect(await openedBy(team, url), "stays revoked").toBe(404);
+    expect(await read(team, `${UPLOADS}/${id}/links`)).toEqual(links);
+    expect([await openedBy(team, link), await openedBy(team, signedUrl)]).toEqual(["to be kept", 404]);
     const url = (await team.call("GET", `${UPLOADS}/${id}`)).body.signedUrl;
     expect(await openedBy(team, url)).toBe("to be kept");
     expect(await openedBy(team, url.replace(/\.1\./, ".2."))).toBe(404);

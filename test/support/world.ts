@@ -618,6 +618,9 @@ export async function expectSound(
       DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
       of(`select files, bytes, trash_files, trash_bytes, public_bytes,
         links - (select count(*) from links where team_id = teams.id) as extra_links,
+        (select count(*) from links where team_id = teams.id
+          and not exists (select 1 from files where team_id = links.team_id and id = file_id)
+          and not exists (select 1 from removed where team_id = links.team_id and id = file_id and trashed_at is not null)) as lost_links,
         folders - (select count(*) from folders where team_id = teams.id) as extra_folders,
         unfinished_uploads - (select count(*) from ${UNFINISHED}) as extra_unfinished,
         visitor_uploads - (select count(*) from ${UNFINISHED} and is_public) as extra_of_visitors,
@@ -646,7 +649,7 @@ export async function expectSound(
   const trashed = rows.filter((row) => row.trashed_at !== null);
   const trash = { trash_files: trashed.length, trash_bytes: trashed.reduce((sum, row) => sum + row.reserved_bytes, 0) };
   const ofUploads = { extra_unfinished: 0, extra_of_visitors: 0, wrong_visitors: 0, wrong_users: 0 };
-  const extra = { extra_links: 0, extra_folders: 0, ...ofUploads };
+  const extra = { extra_links: 0, lost_links: 0, extra_folders: 0, ...ofUploads };
   const unused = { files: 0, bytes: 0, trash_files: 0, trash_bytes: 0, public_bytes: 0, ...extra };
   expect(usage ?? unused, "the team's usage is the sum of the rows").toEqual({
     ...unused,

@@ -127,7 +127,7 @@ const deleteFolder = (folder: string) =>
     title: `Delete “${nameOf(folder)}”?`,
     text: `${
       trashDays.value
-        ? "The files in it move to the trash, where they can be restored. Share links to them stop working."
+        ? "The files in it move to the trash, where they can be restored. Until then, share links to them don't work."
         : "The files and folders in it are deleted, and share links to them stop working. This can't be undone."
     } Held files stay.`,
     action: "Delete folder",

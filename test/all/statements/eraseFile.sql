@@ -1,5 +1,5 @@
 -- eraseFile: DELETE /docs/v1/trash/{id}
--- 2 round trips, 14 rows read, 4 written
+-- 2 round trips, 15 rows read, 4 written
 
 -- Round trip 1
 
@@ -139,7 +139,7 @@ from
   ) files
 where true;
 
--- batch.changes.erasing.change: 2 rows read, 3 written
+-- batch.changes.erasing.change: 3 rows read, 3 written
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 update removed
 set due_at = ?, trashed_at = ?, file = ?

@@ -88,23 +88,42 @@ from
 
 -- batch.link: 2 rows read
 --   SEARCH links USING PRIMARY KEY (id=?)
---   SEARCH files EXISTS USING PRIMARY KEY (team_id=? AND id=?)
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 select null
 from links
 where
   (
     links.id = ?
     and links.team_id = ?
-    and exists (
-      select 1
-      from files
-      where (files.team_id = ? and (links.team_id = files.team_id and links.file_id = files.id))
+    and (
+      exists (
+        select 1
+        from files
+        where (files.team_id = ? and (links.team_id = files.team_id and links.file_id = files.id))
+      )
+      or exists (
+        select 1
+        from removed
+        where
+          (
+            removed.team_id = ?
+            and removed.trashed_at is not null
+            and links.team_id = removed.team_id
+            and links.file_id = removed.id
+          )
+      )
     )
   );
 
 -- batch.deletion.event: 5 rows read, 1 written
 --   SEARCH links USING PRIMARY KEY (id=?)
---   SEARCH files EXISTS USING PRIMARY KEY (team_id=? AND id=?)
+--   CORRELATED SCALAR SUBQUERY 3
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   CORRELATED SCALAR SUBQUERY 4
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
 --   SCALAR SUBQUERY 2
@@ -119,10 +138,23 @@ where
   (
     links.id = ?
     and links.team_id = ?
-    and exists (
-      select 1
-      from files
-      where (files.team_id = ? and (links.team_id = files.team_id and links.file_id = files.id))
+    and (
+      exists (
+        select 1
+        from files
+        where (files.team_id = ? and (links.team_id = files.team_id and links.file_id = files.id))
+      )
+      or exists (
+        select 1
+        from removed
+        where
+          (
+            removed.team_id = ?
+            and removed.trashed_at is not null
+            and links.team_id = removed.team_id
+            and links.file_id = removed.id
+          )
+      )
     )
   )
   and null is null;
@@ -131,15 +163,30 @@ where
 --   SEARCH links USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 delete from links
 where
   (
     links.id = ?
     and links.team_id = ?
-    and exists (
-      select 1
-      from files
-      where (files.team_id = ? and (links.team_id = files.team_id and links.file_id = files.id))
+    and (
+      exists (
+        select 1
+        from files
+        where (files.team_id = ? and (links.team_id = files.team_id and links.file_id = files.id))
+      )
+      or exists (
+        select 1
+        from removed
+        where
+          (
+            removed.team_id = ?
+            and removed.trashed_at is not null
+            and links.team_id = removed.team_id
+            and links.file_id = removed.id
+          )
+      )
     )
   )
   and null is null;
