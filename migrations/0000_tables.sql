@@ -19,6 +19,7 @@ CREATE TABLE `api_keys` (
 	`lifetime_milliseconds` integer NOT NULL,
 	`created_at` integer NOT NULL,
 	`expires_at` integer NOT NULL,
+	`expiry_notice_at` integer,
 	`version` integer DEFAULT 0 NOT NULL
 );
 --> statement-breakpoint
@@ -30,6 +31,7 @@ CREATE INDEX `api_keys_user` ON `api_keys` (`user_id`) WHERE "api_keys"."user_id
 CREATE INDEX `api_keys_origin` ON `api_keys` (`origin_id`) WHERE "api_keys"."origin_id" is not null and "api_keys"."kind" <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_team_expiry` ON `api_keys` (`team_id`,`expires_at`) WHERE "api_keys"."kind" <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE "api_keys"."kind" <> 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_expiring` ON `api_keys` (`expiry_notice_at`) WHERE "api_keys"."expiry_notice_at" is not null;--> statement-breakpoint
 CREATE INDEX `api_keys_session_expiry` ON `api_keys` (`expires_at`) WHERE "api_keys"."kind" = 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_creator` ON `api_keys` (`created_by_key_id`,`expires_at`) WHERE "api_keys"."kind" = 'session' and "api_keys"."created_by_key_id" is not null;--> statement-breakpoint
 CREATE TABLE `sent_mails` (

@@ -1,6 +1,7 @@
 import * as invitations from "./accounts/invitations.routes.ts";
 import {
   expiredKeys,
+  expiringKeys,
   reencryption as keyReencryption,
   keysOfDeleted,
   sessionsOfDeleted,
@@ -134,6 +135,7 @@ export const recoverySteps = [
   dueObjects,
   removedFiles,
   unfinishedFolderChanges,
+  expiringKeys,
   expiredKeys,
   expiredLinks,
   unusedVisitors,

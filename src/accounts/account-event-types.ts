@@ -28,6 +28,7 @@ export const API_KEY_EVENTS = eventTypesOf(
     updated: { isDaily: true },
     rotated: { isDaily: true },
     revealed: { isDaily: true },
+    expiring: {},
     revoked: { isOmittable: true },
   },
 );

@@ -1,11 +1,21 @@
 import { and, eq, gt, type SQL, sql } from "drizzle-orm";
+import type { SQLiteUpdateSetSource } from "drizzle-orm/sqlite-core";
 import { type Actor, checkCovered, isKey, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { hasRow, read, write } from "../platform/db.ts";
 import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
 import { API_KEY_EVENTS } from "./account-event-types.ts";
-import { type ApiKey, decryptToken, insertKey, isSessionOfKey, type KeyRow, newKeyRow, viewKey } from "./key-rows.ts";
+import {
+  type ApiKey,
+  decryptToken,
+  insertKey,
+  isSessionOfKey,
+  type KeyRow,
+  newKeyRow,
+  noticeAfter,
+  viewKey,
+} from "./key-rows.ts";
 import { apiKeys, isApiKey } from "./keys.schema.ts";
 
 /* Rotation of an API key: a new key replaces an old one, and both work during an overlap. */
@@ -57,12 +67,17 @@ export async function rotateKey(
   const overlapEndsAt = createdAt + Math.max(overlapSeconds, isOwn ? MIN_OWN_OVERLAP_SECONDS : 0) * SECOND;
   const endAfterOverlap = (newId: string) => {
     const isRotated = hasRow(apiKeys, eq(apiKeys.id, newId));
-    const end = (isEnding: SQL | undefined, rotated: { rotatedTo?: string }) =>
+    const isEarlier = sql`${apiKeys.expiresAt} > ${overlapEndsAt}`;
+    const expiryNoticeAt = sql`iif(${isEarlier}, ${noticeAfter(createdAt, overlapEndsAt)}, ${apiKeys.expiryNoticeAt})`;
+    const end = (isEnding: SQL | undefined, rotated: SQLiteUpdateSetSource<typeof apiKeys>) =>
       db
         .update(apiKeys)
         .set({ ...rotated, expiresAt: sql`min(${apiKeys.expiresAt}, ${overlapEndsAt})` })
         .where(and(isEnding, isRotated));
-    return { key: end(isOldKey, { rotatedTo: newId }), sessions: end(isSessionOfKey(teamId, oldId), {}) };
+    return {
+      key: end(isOldKey, { rotatedTo: newId, expiryNoticeAt }),
+      sessions: end(isSessionOfKey(teamId, oldId), {}),
+    };
   };
   if (successor && isRepeatable(deps, successor, caller)) {
     // The caller may have been narrowed since.

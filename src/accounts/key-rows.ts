@@ -7,7 +7,7 @@ import { AppError, errorCode } from "../errors.ts";
 import { type Recorded, recorded, writeWithEvent } from "../events/events.ts";
 import { type Batch, firstOf, hasRow, insertWhere } from "../platform/db.ts";
 import { fingerprint } from "../platform/secrets.ts";
-import { newId, newToken, newUuid } from "../platform/system.ts";
+import { DAY, newId, newToken, newUuid } from "../platform/system.ts";
 import type { KeyLimits } from "../uploads/quota.ts";
 import { hasUnfinished } from "../uploads/unfinished.ts";
 import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
@@ -85,6 +85,22 @@ export const viewMaskedKey = (deps: Deps, row: KeyRow): ApiKey => viewKey(row, m
 export const maySeeToken = ({ kind, scopes }: Actor, row: KeyRow): boolean =>
   kind !== "operator" && lacking(row.scopes ?? 0, scopes).length === 0;
 
+/** When the log says that a key is about to expire: with time to replace it, and at last. */
+const EXPIRY_NOTICES_MILLISECONDS = [30 * DAY, 3 * DAY];
+
+/** The first notice of an expiry that is due after this instant. Null if there is none. */
+export const noticeAfter = (instant: number, expiresAt: number): number | null =>
+  EXPIRY_NOTICES_MILLISECONDS.map((before) => expiresAt - before).find((at) => at > instant) ?? null;
+
+/** The same for each row of a statement. */
+export function nextNotice(instant: number): SQL<number | null> {
+  const times = EXPIRY_NOTICES_MILLISECONDS.map((before) => sql`${apiKeys.expiresAt} - ${before}`);
+  return sql`case ${sql.join(
+    times.map((at) => sql`when ${at} > ${instant} then ${at}`),
+    sql` `,
+  )} end`;
+}
+
 type KeyFields = Pick<
   KeyRow,
   "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetimeMilliseconds"
@@ -109,6 +125,7 @@ export function newKeyRow(
   const token = newToken(system, fields.kind, db.number);
   const id = newId(system, db.number);
   const isHashedOnly = fields.kind === "session";
+  const expiresAt = createdAt + fields.lifetimeMilliseconds;
   const row: KeyRow = {
     id,
     uuid: newUuid(system),
@@ -123,7 +140,8 @@ export function newKeyRow(
     encryptedWith: isHashedOnly ? null : secrets.currentKeyId,
     lastUsedAt: null,
     createdAt,
-    expiresAt: createdAt + fields.lifetimeMilliseconds,
+    expiresAt,
+    expiryNoticeAt: fields.kind === "session" ? null : noticeAfter(createdAt, expiresAt),
     version: 0,
   };
   return { token, row };

@@ -1,13 +1,15 @@
-import { and, eq, lt, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, lt, lte, type SQL, sql } from "drizzle-orm";
 import { rowsOfDeleted } from "../access/deleted-teams.ts";
 import { reencryptRows } from "../access/encryption.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
-import { deleteFirst, write } from "../platform/db.ts";
+import { recordedEach, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { deleteFirst, isOneOf, read, write } from "../platform/db.ts";
 import { DAY } from "../platform/system.ts";
-import { decryptToken, encryptionContext } from "./key-rows.ts";
-import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
+import { API_KEY_EVENTS } from "./account-event-types.ts";
+import { decryptToken, encryptionContext, nextNotice } from "./key-rows.ts";
+import { apiKeys, isApiKey, isExpiring, isSession } from "./keys.schema.ts";
 
-/* The recovery job on keys and sessions: other master keys, expired ones, and those of deleted teams. */
+/* The recovery job on keys and sessions: other master keys, those about to expire, expired ones, and those of deleted teams. */
 
 /** Moves tokens to the current master key. */
 const reencryptTokens = async (deps: Deps) => ({
@@ -44,6 +46,56 @@ async function removeExpiredKeys(deps: Deps) {
   const { sessions, keys } = await write(deps, batch, { isIdempotent: true, caller: null });
   return { sessionsRemoved: sessions.length, keysRemoved: keys.length };
 }
+
+/** Keys of a batch, and teams whose keys it takes: more than 2,000 a day. */
+const EXPIRING_KEYS = 100;
+const EXPIRING_TEAMS = 7;
+
+/**
+ * Records that keys are about to expire, each once for a notice that has become due. After an outage it skips the notices that a
+ * later one has overtaken, and those of keys that have expired.
+ */
+async function announceExpiry(deps: Deps) {
+  const { db } = deps;
+  const now = deps.system.now();
+  const isDue = and(isExpiring, lte(apiKeys.expiryNoticeAt, now));
+  const { id, teamId, expiresAt } = apiKeys;
+  const due = db.select({ id, teamId }).from(apiKeys).where(isDue).orderBy(apiKeys.expiryNoticeAt).limit(EXPIRING_KEYS);
+  const rows = await read(deps, due);
+  const ofTeams = [...Map.groupBy(rows, (row) => row.teamId)].slice(0, EXPIRING_TEAMS);
+  const areDue = (keys: { id: string }[]) => and(isOneOf(id, idsOf(keys)), isDue);
+  const expiry = sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${expiresAt} / 1000.0, 'unixepoch')`;
+  const events = ofTeams.map(([ofTeam, keys]) => {
+    const what = {
+      type: API_KEY_EVENTS.expiring,
+      initiator: SYSTEM,
+      subject: { teamId: ofTeam, id: sql`${id}`, version: sql`null` },
+      data: sql`json_object('_id', ${id}, 'expiresAt', ${expiry})`,
+      from: sql`${apiKeys}`,
+      where: and(eq(teamId, ofTeam), areDue(keys), gt(expiresAt, now)),
+      reads: "before",
+    } as const;
+    return recordedEach(deps, what, []);
+  });
+  if (events.length === 0) return { expiriesAnnounced: 0 };
+  const announced = ofTeams.flatMap(([, keys]) => keys);
+  const note = db
+    .update(apiKeys)
+    .set({ expiryNoticeAt: nextNotice(now) })
+    .where(areDue(announced));
+  const done = await writeWithEvent(deps, { events, note }, { isIdempotent: true, caller: null });
+  return { expiriesAnnounced: done.note.meta.changes };
+}
+
+const idsOf = (keys: { id: string }[]) => keys.map(({ id }) => id);
+
+export const expiringKeys: RecoveryStep = {
+  name: "expiring keys",
+  counts: ["expiriesAnnounced"],
+  runBatch: announceExpiry,
+  maxBatches: 1,
+  queries: 16,
+};
 
 export const keysOfDeleted = rowsOfDeleted(apiKeys, { key: [apiKeys.id], isOfKind: isApiKey });
 export const sessionsOfDeleted = rowsOfDeleted(apiKeys, { key: [apiKeys.id], isOfKind: isSession });

@@ -41,6 +41,8 @@ export const apiKeys = sqliteTable(
     lifetimeMilliseconds: integer("lifetime_milliseconds").notNull(),
     createdAt: integer("created_at").notNull(),
     expiresAt: integer("expires_at").notNull(),
+    /** When the recovery job next records that the key is about to expire. Null if it has, and for a session. */
+    expiryNoticeAt: integer("expiry_notice_at"),
     /** Raised by each change of what a rotation copies. */
     version: integer().notNull().default(0),
   },
@@ -54,6 +56,7 @@ export const apiKeys = sqliteTable(
     index("api_keys_origin").on(t.originId).where(isSuccessor),
     index("api_keys_team_expiry").on(t.teamId, t.expiresAt).where(isApiKey),
     index("api_keys_expiry").on(t.expiresAt).where(isApiKey),
+    index("api_keys_expiring").on(t.expiryNoticeAt).where(isExpiring),
     index("api_keys_session_expiry").on(t.expiresAt).where(isSession),
     // The live sessions of a key are counted without reading the expired ones.
     index("api_keys_session_creator")
@@ -64,5 +67,6 @@ export const apiKeys = sqliteTable(
 
 // A partial index serves only queries that repeat its condition, so conditions are written out.
 export const isApiKey: SQL = sql`${apiKeys.kind} <> 'session'`;
+export const isExpiring: SQL = sql`${apiKeys.expiryNoticeAt} is not null`;
 export const isSession: SQL = sql`${apiKeys.kind} = 'session'`;
 export const isSuccessor: SQL = sql`${apiKeys.originId} is not null and ${apiKeys.kind} <> 'session'`;

@@ -35,6 +35,7 @@ import {
   masked,
   maySeeToken,
   newKeyRow,
+  noticeAfter,
   tokenOf,
   viewKey,
   viewMaskedKey,
@@ -251,6 +252,7 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
     name,
     scopes,
     expiresAt,
+    expiryNoticeAt: expiresAt === undefined ? undefined : noticeAfter(system.now(), expiresAt),
     version: sql`${apiKeys.version} + 1`,
   };
   const update = db

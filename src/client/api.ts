@@ -1,6 +1,6 @@
 // Written by `npm run types:client` from the schemas that make /openapi.json.
 export type Role = "admin" | "member" | "contributor" | "viewer";
-export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.trashed" | "file.restored" | "file.held" | "file.released" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.invited" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
+export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.trashed" | "file.restored" | "file.held" | "file.released" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.invited" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.expiring" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
 export type ActorKind = TokenKind | "upload" | "user" | "system";
 export type SubjectKind = "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook";
 export type ProcessingStatus = "pending" | "processing" | "completed" | "failed";
@@ -298,7 +298,7 @@ export interface RecordedEvent {
     /** The version of the record after the event. Null if it has none. */
     version: number | null;
   };
-  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields, and for `apikey.expiring` the `expiresAt` of the key. */
   data: Record<string, unknown>;
 }
 export interface NewWebhook extends Webhook {
@@ -783,7 +783,7 @@ export interface Event {
   actor: Actor;
   /** The record that it is about. */
   subject: Subject;
-  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields, and for `apikey.expiring` the `expiresAt` of the key. */
   data: Record<string, unknown>;
 }
 export interface Tag {
@@ -819,7 +819,7 @@ export interface WebhookMessage {
     /** The version of the record after the event. Null if it has none. */
     version: number | null;
   };
-  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields, and for `apikey.expiring` the `expiresAt` of the key. */
   data: Record<string, unknown>;
 }
 /** The fields of a file that its events have. */

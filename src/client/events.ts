@@ -48,6 +48,8 @@ export interface RecordEventData {
   id: string;
   /** The changed fields. */
   fields?: string[];
+  /** When the key of `apikey.expiring` expires. */
+  expiresAt?: string;
   [name: string]: unknown;
 }
 

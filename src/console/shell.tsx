@@ -38,6 +38,10 @@ import { UploadCard } from "./uploads/later.tsx";
 const AcceptInvitation = script(() => import("./accounts/invitation.tsx")).view(
   ({ AcceptInvitation }) => AcceptInvitation,
 );
+const KeyNotice = script(() => import("./accounts/key-notice.tsx")).view(
+  ({ KeyNotice }) => KeyNotice,
+  () => null,
+);
 const signIn = script(() => import("./accounts/sign-in.tsx"));
 const SignIn = signIn.view(
   ({ SignIn }) => SignIn,
@@ -142,6 +146,7 @@ function Workspace({ team }: { team: SavedSession | null }) {
           {isOffline ? lostMessage() : team && canFollow.value && !isLive.value && "Connecting…"}
         </p>
         <LimitNotice />
+        {team && can("keys:write") && <KeyNotice />}
         <ErrorBoundary key={steps.value.join("/")}>
           {section?.scope && !can(section.scope) ? (
             <NoAccess scope={section.scope} />

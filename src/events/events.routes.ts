@@ -54,7 +54,7 @@ const eventSchema = z
     data: z.record(z.string(), z.unknown()).meta({
       description:
         "For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and " +
-        "`file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields.",
+        "`file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields, and for `apikey.expiring` the `expiresAt` of the key.",
     }),
   })
   .meta({ id: "Event" });

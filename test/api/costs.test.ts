@@ -587,8 +587,8 @@ describe("An event", () => {
     expect(costs.map(({ trips }) => trips)).toEqual([2, 2, 2]);
     expect(costs.map(({ messages }) => messages)).toEqual([0, 0, 0]);
     expect(costs.map(({ objects }) => objects)).toEqual([0, 1, 10]);
-    // Seven rows for the key and its indexes, one for the team's count, one for the event, and one for the team's events of a day.
-    expect(costs.map(({ rowsWritten }) => rowsWritten)).toEqual([10, 10, 10]);
+    // Eight rows for the key and its indexes, one for the team's count, one for the event, and one for the team's events of a day.
+    expect(costs.map(({ rowsWritten }) => rowsWritten)).toEqual([11, 11, 11]);
     const [none = 0, , all = 0] = costs.map(({ rowsRead }) => rowsRead);
     // The refusal and the insert read the team and the caller, too.
     expect(none).toBeLessThanOrEqual(CREDENTIAL_ROWS + 15);
@@ -1502,6 +1502,7 @@ async function sendRemainingQueries() {
       DB.prepare("update files set status = ?, due_at = 1 where id = ?").bind(state, ids[i + 1]),
     ),
     DB.prepare("update removed set due_at = 1 where id = ?").bind(ids[4]),
+    DB.prepare("update api_keys set expiry_notice_at = 1 where id = ?").bind(team.keyId),
     DB.prepare(
       `insert into uploads (file_id, team_id, key_id, is_public, original_name, size_bytes, due_at, created_at, updated_at)
        values (?, ?, 'k', 0, 'a.mp3', 1, 1, 1, 1)`,

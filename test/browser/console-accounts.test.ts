@@ -358,6 +358,43 @@ describe("Keys", () => {
     expect(made?.scopes.every((scope) => scope.startsWith("files:"))).toBe(true);
   });
 
+  test("warns on every page of keys that expire within a week, but not of those for a few days, or replaced", async ({
+    at,
+  }) => {
+    const team = await newTeam();
+    const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString();
+    const created = [
+      await team.stowage.keys.create({ name: "Backend" }),
+      await team.stowage.keys.create({ name: "CI" }),
+    ];
+    await team.stowage.keys.create({ name: "Demo", expiresAt: inDays(2) });
+    const { page } = await at("/files", { team });
+    const notice = page.getByText(/expires? within a week\./);
+    await expect(page.getByRole("heading", { name: "Files" })).toBeVisible();
+    await expect(notice).toHaveCount(0);
+    // No key gets old in a test.
+    let aging = created.map(({ id }) => id);
+    await page.route(/\/auth\/v1\/apikeys(\?|$)/, (route) =>
+      alter<{ id: string }[]>(route, (keys) =>
+        keys.map((key) => (aging.includes(key.id) ? { ...key, createdAt: inDays(-362), expiresAt: inDays(3) } : key)),
+      ),
+    );
+    await page.reload();
+    await expect(notice).toHaveText(/^2 API keys expire within a week\./);
+    await expectAccessible(page);
+    aging = aging.slice(0, 1);
+    await page.reload();
+    await expect(notice).toHaveText(/^An API key expires within a week\./);
+    await page.getByRole("link", { name: "Rotate it" }).click();
+    await row(page, "Backend").getByRole("button").click();
+    await page.getByRole("menuitem", { name: "Rotate" }).click();
+    await page
+      .getByRole("dialog")
+      .getByRole("button", { name: /^Rotate/ })
+      .click();
+    await expect(notice).toHaveCount(0);
+  });
+
   exhaustive("orders keys by their expiry, and folds expired ones", async ({ at }) => {
     const team = await newTeam();
     const inSeconds = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString();

@@ -32,7 +32,7 @@ const STATES: State[] = ["receiving", "pending", "processing", "deleting"];
 const COUNTS =
   "sent assemblies followers uploadsExpired uploadsRemoved filesDeleted teamFilesRemoved teamsDeleted sessionsRemoved";
 const MORE_COUNTS =
-  "waveforms objectsDeleted folderSteps teamRowsRemoved trashEmptied keysRemoved linksRemoved visitorsRemoved mailsRemoved purged reencrypted filesAged filesExpired";
+  "waveforms objectsDeleted folderSteps teamRowsRemoved trashEmptied expiriesAnnounced keysRemoved linksRemoved visitorsRemoved mailsRemoved purged reencrypted filesAged filesExpired";
 const NOTHING = Object.fromEntries(`${COUNTS} ${MORE_COUNTS}`.split(" ").map((name) => [name, 0]));
 
 afterEach(emptyStores);

@@ -95,6 +95,7 @@ export const EVENT_TYPES = valuesOf<EventType>({
   "apikey.updated": true,
   "apikey.rotated": true,
   "apikey.revealed": true,
+  "apikey.expiring": true,
   "apikey.revoked": true,
   "session.created": true,
   "session.revoked": true,

@@ -29,6 +29,7 @@ export const EVENTS: {
   "apikey.updated": ["API key updated"],
   "apikey.rotated": ["API key rotated", "rotated"],
   "apikey.revealed": ["API key revealed", "revealed"],
+  "apikey.expiring": ["API key expires soon", "warned that", "expires soon"],
   "apikey.revoked": ["API key revoked", "revoked"],
   "session.created": ["Session created", "started a session"],
   "session.revoked": ["Session revoked", "ended"],

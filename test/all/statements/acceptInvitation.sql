@@ -425,9 +425,9 @@ insert into
   api_keys (
     id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
     origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-    created_at, expires_at, version
+    created_at, expires_at, expiry_notice_at, version
   )
-select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 where
   exists (select 1 from users where ((users.id = ? and users.team_id = ?) and users.password = ?))
   and exists (select 1 from teams where (teams.id = ? and teams.status <> ?))
@@ -450,7 +450,7 @@ where changes() > 0;
 select
   id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-  created_at, expires_at, version
+  created_at, expires_at, expiry_notice_at, version
 from api_keys
 where (api_keys.id = ? and api_keys.team_id = ?);
 

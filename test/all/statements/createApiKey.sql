@@ -1,5 +1,5 @@
 -- createApiKey: POST /auth/v1/apikeys
--- 2 round trips, 16 rows read, 10 written
+-- 2 round trips, 16 rows read, 11 written
 
 -- Round trip 1
 
@@ -193,7 +193,7 @@ where
     ), null
   );
 
--- batch.insert.change: 4 rows read, 8 written
+-- batch.insert.change: 4 rows read, 9 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 3
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
@@ -205,12 +205,12 @@ insert into
   api_keys (
     id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
     origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-    created_at, expires_at, version
+    created_at, expires_at, expiry_notice_at, version
   )
 select
   ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
   (select user_id from api_keys where (api_keys.id = ? and api_keys.team_id = ?)),
-  ?, ?, ?, ?, ?, ?, ?, ?, ?
+  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 from teams
 where
   (
@@ -259,7 +259,7 @@ where changes() > 0;
 select
   id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-  created_at, expires_at, version
+  created_at, expires_at, expiry_notice_at, version
 from api_keys
 where (api_keys.id = ? and api_keys.team_id = ?);
 

@@ -113,12 +113,12 @@ insert into
   api_keys (
     id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
     origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-    created_at, expires_at, version
+    created_at, expires_at, expiry_notice_at, version
   )
 select
   ?, ?, ?, api_keys.name, ?, api_keys.scopes, ?, ?, ?, ?, coalesce(api_keys.origin_id, api_keys.id),
   api_keys.user_id, ?, ?, ?, ?, ?, ?, ?, min(api_keys.expires_at, ?),
-  ?
+  ?, ?
 from api_keys
 where
   ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.expires_at > ?)
@@ -149,7 +149,7 @@ where changes() > 0;
 select
   id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-  created_at, expires_at, version
+  created_at, expires_at, expiry_notice_at, version
 from api_keys
 where (api_keys.id = ? and api_keys.team_id = ?);
 

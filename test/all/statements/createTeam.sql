@@ -1,5 +1,5 @@
 -- createTeam: POST /auth/v1/teams
--- 4 round trips, 11 rows read, 15 written
+-- 4 round trips, 11 rows read, 16 written
 
 -- Round trip 1
 
@@ -68,14 +68,14 @@ insert into
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict do nothing;
 
--- batch.key.change: 1 row read, 8 written
+-- batch.key.change: 1 row read, 9 written
 insert into
   api_keys (
     id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
     origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-    created_at, expires_at, version
+    created_at, expires_at, expiry_notice_at, version
   )
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict do nothing;
 
 -- batch.key.event: 3 rows read, 1 written

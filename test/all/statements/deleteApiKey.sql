@@ -189,7 +189,7 @@ where
 returning
   id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-  created_at, expires_at, version;
+  created_at, expires_at, expiry_notice_at, version;
 
 -- batch.deletion.event: 3 rows read, 1 written
 --   SCAN CONSTANT ROW

@@ -35,7 +35,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 select
   id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-  created_at, expires_at, version
+  created_at, expires_at, expiry_notice_at, version
 from api_keys
 where (api_keys.team_id = ? and (api_keys.kind <> 'session' and api_keys.id = ?));
 

@@ -1,5 +1,5 @@
 -- rotateApiKey: POST /auth/v1/apikeys/{id}/rotate
--- 3 round trips, 22 rows read, 14 written
+-- 3 round trips, 22 rows read, 15 written
 
 -- Round trip 1
 
@@ -38,7 +38,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 select
   id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-  created_at, expires_at, version
+  created_at, expires_at, expiry_notice_at, version
 from api_keys
 where
   (
@@ -53,7 +53,7 @@ where
 select
   id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-  created_at, expires_at, version
+  created_at, expires_at, expiry_notice_at, version
 from api_keys
 where
   api_keys.id = (
@@ -239,7 +239,7 @@ where
     ), null
   );
 
--- batch.insert.change: 4 rows read, 9 written
+-- batch.insert.change: 4 rows read, 10 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
@@ -250,9 +250,9 @@ insert into
   api_keys (
     id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
     origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-    created_at, expires_at, version
+    created_at, expires_at, expiry_notice_at, version
   )
-select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 from teams
 where
   (
@@ -314,7 +314,9 @@ where changes() > 0;
 --   SCALAR SUBQUERY 1
 --   SEARCH api_keys USING COVERING INDEX sqlite_autoindex_api_keys_1 (id=?)
 update api_keys
-set rotated_to = ?, expires_at = min(api_keys.expires_at, ?)
+set
+  rotated_to = ?, expires_at = min(api_keys.expires_at, ?),
+  expiry_notice_at = iif(api_keys.expires_at > ?, ?, api_keys.expiry_notice_at)
 where
   (
     (api_keys.id = ? and api_keys.kind <> 'session' and api_keys.team_id = ?)
@@ -338,7 +340,7 @@ where
 select
   id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
-  created_at, expires_at, version
+  created_at, expires_at, expiry_notice_at, version
 from api_keys
 where (api_keys.id = ? and api_keys.team_id = ?);
 
