@@ -489,14 +489,14 @@ describe("The events of a file", () => {
     expect(uploaded?.actor).toMatchObject({ kind: "secret", keyId: team.keyId });
     expect(completed?.actor).toEqual({ kind: "system", keyId: null, userId: null, name: null, requestId: null });
     expect(completed?.subject).toEqual({ kind: "file", id, version: metadata.__v, name: "tone.mp3" });
-    const { path: _, hasWaveform: __, transcript: _____, uploadTokenId, audio, ...all } = metadata;
+    const { path: _, hasWaveform: __, transcript: _____, hasTranscript, uploadTokenId, audio, ...all } = metadata;
     // The only property that the team sets and the event contains is the reference.
     const { name, folder, tags, title, artist, peaks, deleteAfter, hold, metadata: ____, uploadedBy, ...known } = all;
     const { name: uploader, ...ids } = uploadedBy;
     const shown = { ...known, uploadedBy: ids };
     expect(uploader).toBe("test");
     expect([name, folder, tags, title, artist, peaks]).toEqual(["tone.mp3", "", [], null, null, null]);
-    expect([deleteAfter, hold, uploadTokenId]).toEqual([null, null, null]);
+    expect([deleteAfter, hold, uploadTokenId, hasTranscript]).toEqual([null, null, null, false]);
     const { tags: ___, ...described } = audio;
     expect(completed?.data).toEqual({ ...shown, audio: described });
     expect(deleted?.data).toEqual(completed?.data);
