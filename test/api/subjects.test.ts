@@ -191,22 +191,25 @@ test("a file without an upload token has no uploadTokenId, and one with it names
   expect(await metadataOf(team, own.id)).toMatchObject({ uploadTokenId: null });
 });
 
+/** An upload without bytes expires after an hour. */
+const HALF_AN_HOUR = HOUR / 2;
+
 describe("A token that expires during its upload", () => {
   test("asks for the status, sets the first waveform and cancels for a day, and begins nothing", async ({ team }) => {
-    const { id: keyId, token } = await newUploadToken(team, { expiresIn: HOUR / 1000 });
+    const { id: keyId, token } = await newUploadToken(team, { expiresIn: HALF_AN_HOUR / 1000 });
     const path = locationOf(await create(call, 4, undefined, { token }));
     const other = locationOf(await create(call, 4, undefined, { token }));
-    const expired = ahead(HOUR);
+    const expired = ahead(HALF_AN_HOUR);
     const finished = await patch(expired.call, path, 0, new Uint8Array(4), { token });
     const id = idOf(finished);
-    const almost = ahead(DAY + HOUR / 2);
+    const almost = ahead(DAY + HALF_AN_HOUR / 2);
     expect(await statusBy(token, id, almost)).toBe(200);
     const setWaveform = (worker: { call: typeof call }) =>
       worker.call("PUT", `${UPLOADS}/${id}/waveform`, { token, json: { channels: [Array(16).fill(1)] } });
     expect((await setWaveform(almost)).status).toBe(200);
     expect((await ask(expired.call, "DELETE", other, {}, { token })).status).toBe(204);
     expect(await codeOf(token, expired)).toBe("token_invalid");
-    const later = ahead(DAY + HOUR);
+    const later = ahead(DAY + HALF_AN_HOUR);
     expect([await statusBy(token, id, later), (await setWaveform(later)).status]).toEqual([401, 401]);
     await team.call("DELETE", `/auth/v1/apikeys/${keyId}`);
     expect([await statusBy(token, id, almost), (await setWaveform(almost)).status]).toEqual([401, 401]);
