@@ -99,7 +99,7 @@ export interface AfterLoss<B extends Batch = Batch> {
   committed(rows: RowsOf<B>): Promise<void>;
 }
 
-/** A file that a batch completes, and the facts of its audio; null if it is no audio that the service reads. */
+/** A file that a batch completes, and the facts of its audio; null if it is not audio that the service reads. */
 export interface CompletedFile {
   file: { teamId: string; id: string; ownerId: string | null; claim: number; sizeBytes: number };
   audio: Audio | null;

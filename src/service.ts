@@ -60,7 +60,7 @@ import { WEBHOOK } from "./webhooks/webhook-rows.ts";
 import * as webhooks from "./webhooks/webhooks.routes.ts";
 
 /*
- * Lists all that the parts of the service know of each other. A capability is a folder, and this file has its names; event-types.ts
+ * Lists everything that the parts of the service know of each other. A capability is a folder, and this file has its names; event-types.ts
  * has its types of events. Some have a binding, too (deps.ts), a class of Durable Objects (index.ts), or scopes (access/scopes.ts).
  */
 

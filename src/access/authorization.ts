@@ -41,7 +41,7 @@ import { openUploadToken } from "./upload-tokens.ts";
  *   A write   authorizes first (`authorize`), and then writes in one batch, whose first statement states that the caller may
  *             still do so (`stillAllowed`). Anything expensive authorizes first, too.
  *
- * Whatever works after its request names its principal, which is checked then (`isPrincipalAllowed`).
+ * Work that continues after its request names its principal, which is checked then (`isPrincipalAllowed`).
  */
 
 export type { Actor, TeamActor };
@@ -208,7 +208,7 @@ export async function authorize<A extends Access>(deps: Deps, credential: Creden
 
 declare const isSeen: unique symbol;
 /**
- * Whose rows a caller sees: those of its team, or only its own files. Nothing but `readAs` makes one, and gives it to the query whose
+ * The rows that a caller sees: those of its team, or only its own files. Nothing but `readAs` makes one, and gives it to the query whose
  * rows it returns together with the caller's.
  */
 export type Viewer = Pick<TeamActor, "teamId" | "ownerId"> & { readonly [isSeen]: true };

@@ -51,7 +51,7 @@ export const visitorsOf = (teamId: string): Sharers => ({
   isVisitor: true,
 });
 
-/** Whether a request is heavy. Transcripts are, but have a limit of their own, except for a contributor. */
+/** Whether a request is heavy. Transcripts are, but have their own limit, except for a contributor. */
 export type Weight = boolean | "transcripts";
 
 export function limitOf({ isContributor, isVisitor }: Sharers, weight: Weight): RequestLimit {

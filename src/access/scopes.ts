@@ -10,7 +10,7 @@ export const SCOPES = {
   "files:download": 1 << 2,
   "files:write": 1 << 3,
   "files:delete": 1 << 4,
-  /** Whatever deletes the bytes of a file for good. With a trash, a key without it can do nothing that can't be undone. */
+  /** Deletes the bytes of a file permanently. With a trash, a key without it can do nothing that can't be undone. */
   "files:erase": 1 << 12,
   "users:read": 1 << 5,
   "users:write": 1 << 6,

@@ -51,7 +51,7 @@ export function createUploadToken(
   return { token: PREFIX + secrets.sealUploadToken(JSON.stringify(held)).replace(".", ""), id, expiresAt };
 }
 
-/** Whom the limits of a visitor count an upload for now. A subject has another id on each UTC day. Null if no visitor calls. */
+/** The identity for which the limits of a visitor count an upload now. A subject has another id on each UTC day. Null if no visitor calls. */
 export function visitorIdOf({ secrets, system }: Deps, { kind, keyId, uploadToken }: TeamActor): string | null {
   if (!isVisitor({ kind })) return null;
   if (!uploadToken) return keyId;

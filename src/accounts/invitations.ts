@@ -208,7 +208,7 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
     counted,
   };
   const { invited } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
-  // If that fails, the next one waits all the same: else anyone could use up the emails of a day by a mailbox that refuses them.
+  // If that fails, the next one still waits: else anyone could use up the emails of a day by a mailbox that refuses them.
   if (invited.change.length > 0) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
 }
 

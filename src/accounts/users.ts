@@ -373,7 +373,7 @@ export async function deleteUser(
   const target = { id, teamId: actor.teamId };
   const refusal = refusalOf(deps, actor, versions, null);
   const isDeleted = and(isUser(target), isNull(refusal));
-  // The records of a user whose keys are kept go on, too.
+  // The records of a user whose keys are kept continue, too.
   const losses = keepKeys ? [] : lossesOf(deps, actor, target, "deleted", isDeleted);
   const isRevoked = keepKeys ? isSession : undefined;
   // Once the user is deleted, in the same batch.

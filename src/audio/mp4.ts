@@ -247,7 +247,7 @@ function readAsset(name: string, body: Uint8Array): Uint8Array {
   return encode(new TextDecoder(isWide ? "utf-16be" : "utf-8").decode(text).replace(/\0.*/s, ""));
 }
 
-/** Makes an item with a name of its own for music-metadata. */
+/** Makes an item with its own name for music-metadata. */
 function makeNamedItem(name: string, text: Uint8Array): Uint8Array {
   const mean = makeBox("mean", be32(0), "com.apple.iTunes");
   return makeBox("----", mean, makeBox("name", be32(0), name), makeBox("data", be32(1), be32(0), text));

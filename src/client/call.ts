@@ -57,7 +57,7 @@ export class Page<T> implements AsyncIterable<T> {
  * const { items, next } = await stowage.files.list({ limit: 20 });
  */
 export class List<T, F = unknown> extends Promise<Page<T> & F> implements AsyncIterable<T> {
-  /** The promises that `then` returns are no lists. */
+  /** The promises that `then` returns are not lists. */
   static override get [Symbol.species]() {
     return Promise;
   }

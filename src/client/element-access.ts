@@ -73,7 +73,7 @@ export class Access {
       this.reset();
       // The page refuses by an error with a code, unless that is of a lost connection.
       const refusal = (cause ?? {}) as Partial<StowageError>;
-      // Those of Node and axios, such as ERR_NETWORK, are of a connection, too.
+      // Codes of Node and axios, such as ERR_NETWORK, name a failed connection, too.
       if (/^[a-z_]+$/.test(refusal.code ?? "") && !refusal.isTransient)
         throw new StowageError(refusal.code as ErrorCode, refusal.message ?? "", { cause });
       const code = navigator.onLine ? "token_missing" : "connection_failed";

@@ -2,7 +2,7 @@ import type * as German from "./element-german.ts";
 import type * as Sound from "./element-sound.ts";
 
 /*
- * What the element loads later: bundlers make chunks of it. In the script that the service serves, console/build.js loads it from
+ * The modules that the element loads later: bundlers make chunks of it. In the script that the service serves, console/build.js loads it from
  * the service instead.
  */
 

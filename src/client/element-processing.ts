@@ -10,8 +10,8 @@ type Status = Api["GET /docs/v1/uploads/{id}/status"]["response"];
 const readStatus = async (response: Response) => ((await response.json()) as Status).data;
 
 /**
- * Waits until the service has processed a file, or the signal aborts. It asks ever more seldom, because processing takes
- * seconds, and only its result is unknown meanwhile.
+ * Waits until the service has processed a file, or the signal aborts. It asks with backoff, because processing takes
+ * seconds, and only its result is unknown in the meantime.
  * @returns why it failed, or null
  */
 export async function followProcessing(access: Access, id: string, signal: AbortSignal): Promise<unknown> {

@@ -1,7 +1,7 @@
 import type { Access } from "./element-access.ts";
 import { isUnknownForBrowser, measurePeaks } from "./peaks.ts";
 
-/* What the upload element loads with the first recording, or with the first file whose waveform it may have to measure. */
+/* The code that the upload element loads with the first recording, or with the first file whose waveform it may have to measure. */
 
 export { Recorder } from "./element-recorder.ts";
 export { RECORDER_TEXTS } from "./element-recorder-texts.ts";

@@ -17,7 +17,7 @@ type Shown = Pick<Item<unknown>, "key" | "state" | "error">;
 
 /** A file that needs to be chosen again has failed, for a form. */
 export const shownState = ({ state }: Shown) => (state === "interrupted" ? "failed" : state);
-/** What waits after a failure is not being sent. */
+/** An upload that waits after a failure is not being sent. */
 const isSending = ({ state, error }: Shown) => state === "sending" || (state === "waiting" && error === null);
 
 /** The files of the list. */

@@ -73,7 +73,7 @@ export class StowageUpload extends FormControl {
   readonly #reporter = new Reporter(this.#host);
   readonly #submission = new Submission(this.#runner);
   readonly #waiting = create("p", "message");
-  /** Those of the page take the place of those of its language. */
+  /** The texts of the page take the place of those of its language. */
   #defaults: Record<string, string> = TEXTS;
   #translated: Partial<UploadTexts> | undefined;
   #ownTexts: Partial<UploadTexts> = {};
@@ -325,7 +325,7 @@ export class StowageUpload extends FormControl {
   async #translate(): Promise<void> {
     const isGerman = () => this.matches(":lang(de)");
     const texts = isGerman() ? (await loadGerman(this.#host.serviceUrl())).GERMAN : undefined;
-    // It may have changed meanwhile.
+    // It may have changed in the meantime.
     if (isGerman() !== (texts !== undefined)) return;
     this.#translated = texts;
     this.#update();

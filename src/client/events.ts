@@ -17,7 +17,7 @@ const MAX_POLL_MILLISECONDS = 5000;
 
 export type EventFilters = Filters<"GET /auth/v1/events">;
 
-/** Of each member of a union, so that `status` says whether there is a `failure`. */
+/** Picks from each member of a union, so that `status` says whether there is a `failure`. */
 type PickOfEach<T, K extends keyof T> = T extends unknown ? Pick<T, K> : never;
 
 /** The file's metadata at the time of an event, without URLs and tags, and of what a team sets only the reference. */

@@ -20,7 +20,7 @@ const MAX_POLL_MILLISECONDS = 2000;
 export const MAX_BATCH_FILES = 100;
 
 const ABSENT: ErrorCode[] = ["not_found"];
-/** What the statuses of the store mean, whose errors have no code of the service. */
+/** The codes for statuses of the store, whose errors have no code of the service. */
 const STORE_CODES: Record<number, ErrorCode> = { 404: "not_found", 416: "range_not_satisfiable" };
 
 export type FileFilters = Filters<"GET /docs/v1/uploads">;

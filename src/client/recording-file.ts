@@ -6,7 +6,7 @@ import type { Piece, StreamIndex } from "./seekable-bytes.ts";
 export interface RecordingProperties {
   name: string;
   type: string;
-  /** What the parts before the last one contain, while it is being recorded. */
+  /** The index of the parts before the last one, while it is being recorded. */
   index?: StreamIndex;
   /** The number of the last part, from 0 on. */
   part?: number;

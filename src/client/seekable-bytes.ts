@@ -1,11 +1,11 @@
-/* What the two formats of seekable.ts share. */
+/* The common parts of the two formats of seekable.ts. */
 
 export type Bytes = Uint8Array<ArrayBuffer>;
 
 /** A part of a composed file: new bytes, or a range of the recorded stream. */
 export type Piece = Bytes | [start: number, end: number];
 
-/** What is known of a stream so far. IndexedDB can store it, so it has no methods. */
+/** The index of a stream so far. IndexedDB can store it, so it has no methods. */
 export interface StreamIndex {
   /** A stream of another format, or with something unexpected, stays as it is. */
   format: "unknown" | "webm" | "mp4" | "other";
@@ -36,7 +36,7 @@ export interface StreamIndex {
   isEnded: boolean;
   /** The cluster or fragment that is being read. */
   group: Group | undefined;
-  /** What is known once the element before `at` is complete. */
+  /** The index once the element before `at` is complete. */
   next: { ticks?: number; endTicks?: number } | undefined;
   /** When the last fragment ends. */
   endTicks: number;

@@ -50,12 +50,12 @@ export interface UploadPage<D> {
   onProgress(item: Item<D>): void;
 }
 
-/** What the page has of an item, besides its state. */
+/** The objects that the page has of an item, besides its state. */
 export interface Bytes {
   file?: File | undefined;
   parts: Blob[];
   sentBytes: number;
-  /** Whether the storage was told to save it. */
+  /** Whether the storage was asked to save it. */
   isWritten?: boolean;
   stop?: () => void;
 }

@@ -60,11 +60,11 @@ export interface Item<D> extends NewItem<D> {
   runs?: "record" | "send" | "follow" | "stop" | "sleep" | "discard" | undefined;
   /** Attempts that failed since bytes were sent. */
   failures: number;
-  /** What the storage was last told to keep of it. Undefined if nothing. */
+  /** The parts of it that the storage was last asked to keep. Undefined if nothing. */
   kept?: string | undefined;
   /** Whether the storage has all of it, so that another page can continue. */
   isSaved: boolean;
-  /** How many parts of a recording there are, and how many the storage was told to keep. */
+  /** How many parts of a recording there are, and how many the storage was asked to keep. */
   parts: number;
   keptParts: number;
   /** Whether its form was submitted. */
@@ -102,12 +102,12 @@ export type UploadEvent<D> =
   | { type: "add"; items: NewItem<D>[] }
   | { type: "retry" | "cancel"; keys: string[] }
   | { type: "record" | "send" | "stop"; key: string }
-  // The ends of effects, and what they report meanwhile.
+  // The ends of effects, and what they report in the meantime.
   | { type: "listed"; locks: string[] }
   | { type: "locked"; lock: string }
   /** `items` is undefined if the browser denies storage. */
   | { type: "loaded"; lock: string; items: NewItem<D>[] | undefined }
-  /** What becomes of `isSaved` of these. */
+  /** The storage has written these items, and `isSaved` is as follows. */
   | { type: "written"; keys?: string[]; isSaved?: boolean }
   | { type: "started"; item: NewItem<D> }
   | { type: "unrecorded" | "awake"; key: string }
@@ -205,7 +205,7 @@ export function reduce<D>(before: Uploads<D>, event: UploadEvent<D>): { state: U
   return step;
 }
 
-/** What the storage keeps of an item, as a text that changes with it. Undefined if nothing. */
+/** The record of an item in the storage, as a text that changes with it. Undefined if nothing. */
 function keptOf<D>({ state, error, id, isRecording, isSubmitted, saved, parts }: Item<D>, isForm: boolean) {
   if (isSubmitted || state === "canceling") return undefined;
   if (state === "stored" || state === "completed") return isForm ? `${state} ${id}` : undefined;
@@ -315,7 +315,7 @@ class Step<D> {
     else this.#handOver();
   }
 
-  /** What was reported of one item. */
+  /** Applies an event of one item. */
   #applyTo(item: Item<D>, event: Extract<UploadEvent<D>, { key: string }>): void {
     const { isForm, isSingle } = this.state;
     const { key, runs, state, failures } = item;
@@ -335,11 +335,11 @@ class Step<D> {
         if (event.size === 0) this.#cancel(key);
         return;
       case "saved":
-        // Later, nobody waits for it, and the storage has already forgotten the item.
+        // Later, no caller waits for it, and the storage has already forgotten the item.
         if (runs === "send" || runs === "stop") this.#change(key, { saved: event.saved });
         return;
       case "sent": {
-        // One that was canceled too late stays in a list, and leaves a form.
+        // An upload that was canceled too late stays in a list, and leaves a form.
         const saved = { id: event.id, saved: undefined, failures: 0, error: null };
         return void end({ ...saved, state: isCanceled && isForm ? state : "stored" });
       }
@@ -386,7 +386,7 @@ class Step<D> {
     // A recording that a file would replace stays saved. One that has no bytes ended before its first part.
     if (isReplaced && isRecording) return;
     const isOver = isReplaced || (isRecording && item.size === 0 && !isStored(item));
-    // A recording may have been composed meanwhile.
+    // A recording may have been composed in the meantime.
     const [kept, isSaved] = [isTake(item) ? "" : keptOf(item, isForm), item.state !== "interrupted"];
     this.#create(found, { lock, kept, isSaved, ...(isOver && { state: "canceling" }) });
   }
@@ -421,7 +421,7 @@ class Step<D> {
     this.#change(key, { state: "canceling", error: null });
   }
 
-  /** What is canceled goes once nothing of it runs. */
+  /** Removes a canceled item once nothing of it runs. */
   #leave(key: string): void {
     const item = this.#items.get(key);
     if (!item || !isLeaving(item)) return;
@@ -440,7 +440,7 @@ class Step<D> {
     const { items, locks } = this.#before;
     for (const item of this.#items.values()) {
       const { key, parts, keptParts, lock } = item;
-      // Of ten thousand items, an event changes few.
+      // An event changes few of ten thousand items.
       if ((items.get(key) === item && locks.get(lock) === "held") || !this.#isHeld(item)) continue;
       const kept = keptOf(item, this.state.isForm);
       if (kept !== item.kept) keys[kept === undefined ? "erase" : "write"].push(key);

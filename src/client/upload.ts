@@ -19,7 +19,7 @@ export type FileProperties = Api["PATCH /docs/v1/uploads/{id}"]["body"];
 export const RESUMABLE_BYTES = 8 * 1000 * 1000;
 /** Whole parts, below the 100 MB that Cloudflare's edge accepts. */
 const MAX_APPENDED_BYTES = 16 * PART_BYTES;
-/** What the first request appends, and the next one after a failure. */
+/** The bytes of the first request, and of the next one after a failure. */
 const MIN_APPENDED_BYTES = PART_BYTES / 20;
 /** Requests of about this length lose little, and show progress, if the connection buffers what it can't send. */
 const APPENDING_MILLISECONDS = 10_000;

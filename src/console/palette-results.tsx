@@ -14,7 +14,7 @@ import { Icon, type IconName } from "./parts/icon.tsx";
 import { hasWords, Marked } from "./parts/words.tsx";
 import { visibleSections } from "./sections.ts";
 
-/* The results of the palette. They are loaded after its field, which keeps what is typed meanwhile. */
+/* The results of the palette. They are loaded after its field, which keeps what is typed in the meantime. */
 
 const TYPING_MILLISECONDS = 250;
 const MAX_FILES = 8;

@@ -1,4 +1,4 @@
-/* What the client mentions of browsers. The scripts that use it have the types of Workers, which lack these. */
+/* The types of browsers that the client mentions. The scripts that use it have the types of Workers, which lack these. */
 
 type BlobPart = string | Blob | ArrayBuffer | ArrayBufferView;
 

@@ -29,7 +29,7 @@ interface Properties {
   isOmittable?: true;
 }
 
-/** What a follower of every team may want to know of, whatever the types of its events. */
+/** A subject that a follower of every team may follow, by events of any type. */
 export type About = "transcript" | "waveform";
 
 /** A type of event, such as `file.uploaded`. */

@@ -166,7 +166,7 @@ export interface Recorded {
   subject: Subject & { version?: number | SQL };
   /** Added to the id of the subject; an expression is all of the data. It never contains personal data, a token, or a secret. */
   data?: Record<string, unknown> | SQL;
-  /** What it changes of the subject, for followers of every team. */
+  /** The parts of the subject that it changes, for followers of every team. */
   about?: About[] | undefined;
   /** The source of a row for the expressions of version, data and `where`. */
   from?: SQL;

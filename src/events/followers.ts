@@ -12,7 +12,7 @@ import { type FollowerKey, followers } from "./followers.schema.ts";
  * may be lost, so the recovery job wakes each that is behind. The cursor in the row is a report of the object, never the truth: an
  * object without state begins at `since` or `cursor`, whichever is later.
  *
- * Of some kinds, each row is a record, such as an enabled webhook. Others follow the log of every team that has what they want: the
+ * Each row of some kinds is a record, such as an enabled webhook. Others follow the log of every team that has what they want: the
  * object of such a team is woken without a row, and inserts one when it first needs more events than those that are about it.
  */
 

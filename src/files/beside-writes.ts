@@ -67,7 +67,7 @@ const isCurrent = (file: FileKey, kind: Kind) =>
 /** The file is listed, or in the trash. */
 const isKept = (file: FileOf) => or(hasRow(files, isFile(file)), hasRow(removed, and(isRemoved(file), isTrashed)));
 
-/** What lists show of the objects beside a file. */
+/** The columns that lists show of the objects beside a file. */
 const marks = (kind: Kind, isThere: boolean) => (kind === "transcript" ? { hasTranscript: isThere } : {});
 
 const whenReplaced = (now: number) => ({ state: "replaced" as const, dueAt: now + MAX_LATE_WRITE_MILLISECONDS });

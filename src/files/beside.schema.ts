@@ -25,7 +25,7 @@ export const fileObjects = sqliteTable(
     isProvisional: integer("is_provisional", { mode: "boolean" }).notNull().default(false),
     /** A BCP 47 tag. Null if it was not given. */
     language: text(),
-    /** Of a transcript: its cues, and those that were sent and that no player shows. */
+    /** The number of cues of a transcript, and of those that were sent and that no player shows. */
     cues: integer(),
     skippedCues: integer("skipped_cues"),
     /** The summary of the object that lists show. Null if they show none. */

@@ -23,7 +23,7 @@ export interface BesideObject {
   version: string;
   language: string | null;
   reservedBytes: number;
-  /** Of a transcript: how many cues it has, and how many that were sent it doesn't. */
+  /** How many cues a transcript has, and how many that were sent it doesn't. */
   cues: number;
   skippedCues: number;
   updatedAt: number;

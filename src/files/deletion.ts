@@ -194,7 +194,7 @@ function deletionOf(
 /** Where the files are: those that have not left, and those that have. */
 export function placesOf({ db }: Deps, actor: TeamActor, ids: string[]) {
   const isOfVisitor = isVisitor(actor);
-  // The version of a visitor's file also tells that it is held.
+  // The version of a visitor's file also shows that it is held.
   const isKept = isOfVisitor ? sql<0 | 1>`not ${isUntouched}` : sql<0 | 1>`hold is not null`;
   return {
     kept: db

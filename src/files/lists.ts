@@ -81,7 +81,7 @@ export interface FileFilters {
 export const FILE_ORDERS = ["-createdAt", "createdAt", "name", "-name"] as const;
 type FileQuery = FileFilters & {
   sort?: (typeof FILE_ORDERS)[number] | undefined;
-  /** What each file has besides what a list shows. */
+  /** The fields of each file in addition to those of every list. */
   include?: "metadata" | undefined;
 };
 /** An order is that of an index, from either end. */
@@ -226,7 +226,7 @@ interface Plan {
   unserved: (keyof FileFilters)[];
   /** Examines only names in the index. */
   isSearch: boolean;
-  /** What each file has. */
+  /** The fields of each file. */
   columns: typeof columns;
 }
 

@@ -290,7 +290,7 @@ const limitUpTo = (clampTo: number) =>
     clampTo,
   });
 export const pageLimit = limitUpTo(MAX_LIMIT);
-/** Of a list that may reject larger pages: each of them is `MAX_LIMIT + 1`. */
+/** The limit of a list that may reject larger pages: each of them is `MAX_LIMIT + 1`. */
 export const rejectableLimit = limitUpTo(MAX_LIMIT + 1);
 
 /** @param list the list's name in cursors */

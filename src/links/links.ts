@@ -193,7 +193,7 @@ export async function listLinks(deps: Deps, credential: Credential<"files:downlo
       .limit(MAX_LINKS),
   );
   if (rows.length === 0) throw new AppError("not_found");
-  // SQLite would sort in a temporary table: it can't tell that this is one file.
+  // SQLite would sort in a temporary table: it does not know that this is one file.
   const found = rows.flatMap(({ link }) => link ?? []).sort((a, b) => (a.id < b.id ? -1 : 1));
   return found.map(linkOf);
 }

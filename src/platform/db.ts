@@ -112,7 +112,7 @@ export type Query<T = unknown> = Builder<T> | BoundQuery<T>;
 
 /** Queries in the order in which they run: an object that names them. A name may stand for several, also for a list. */
 export type Batch = Query | BatchList | { readonly [name: string]: Batch };
-/** A name of its own, because TypeScript computes the rows of an array's items at once, and would not end. */
+/** A separate name, because TypeScript computes the rows of an array's items at once, and would not end. */
 interface BatchList extends ReadonlyArray<Batch> {}
 /** The queries of a round trip: one query, or several, each with a name. In a list, only its order would say which rows are whose. */
 export type NamedBatch = Query | { readonly [name: string]: Batch };

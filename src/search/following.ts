@@ -12,7 +12,7 @@ import { hasRow, isOneOf, qualified, read, write } from "../platform/db.ts";
 import { KIND as TRANSCRIPT } from "../transcripts/transcripts.ts";
 import type { FileVersion } from "./index-store.ts";
 
-/* What the index of a team reads from the database: events, and the present transcripts. */
+/* The rows that the index of a team reads from the database: events, and the present transcripts. */
 
 /** The kind of the follower, see events/followers.ts. */
 export const SEARCH = "search";

@@ -54,7 +54,7 @@ export interface Candidate extends FileVersion {
   ownFrom: number;
 }
 
-/** Of so many files, each is looked up by itself. */
+/** At most this many files are looked up one by one. */
 const MAX_LOOKED_UP = 500;
 
 const lengthOf = (texts: { length: number }[]): number => texts.reduce((sum, { length }) => sum + length, 0);
@@ -153,7 +153,7 @@ export class IndexStore {
         expression,
       );
     }
-    // Of few files, each is looked up by itself. How many others match makes no difference then.
+    // Few files are looked up one by one. How many others match makes no difference then.
     if (fileIds.length <= MAX_LOOKED_UP) {
       return this.#tables.read<Row>(
         `select ${columns} from json_each(?) file cross join parts on file_id = file.value

@@ -11,7 +11,7 @@ const MAX_PART_BYTES = 1_500_000;
 /** A longer turn is cut into several, with the same times. */
 const MAX_TURN_LENGTH = 10_000;
 const OVERLAP_SECONDS = 30;
-/** What a part repeats at most. */
+/** The most that a part repeats of the one before. */
 const MAX_OVERLAP_BYTES = 100_000;
 /** The numbers and brackets of a cue, and those of a turn. */
 const CUE_BYTES = 30;
@@ -21,7 +21,7 @@ const MAX_MILLISECONDS = 2 ** 32 - 1;
 /** A cue as it is stored: its start and end in seconds, and its turns, each with the number of its speaker, or -1. */
 type StoredCue = [start: number, end: number, ...turns: [speaker: number, text: string][]];
 
-/** What the object returns to show places of a part. */
+/** The text by which the object shows places of a part. */
 export interface PartText {
   speakers: string[];
   cues: StoredCue[];

@@ -3,7 +3,7 @@ import { needleOf, type Term } from "./words.ts";
 /*
  * Where the words of a search stand in a transcript, and how well it matches. Works on the words of the transcript as one text, in which
  * each stands between two spaces, and on the times of its cues. Nothing here depends on other transcripts, so a score is the same for
- * each page of a search, and tells nothing of transcripts that the caller doesn't see.
+ * each page of a search, and shows nothing of transcripts that the caller doesn't see.
  */
 
 /** Words that stand this close together are one place. */
@@ -129,7 +129,7 @@ export function findPlaces(text: string, times: CueTimes, terms: Term[], limit =
   return { places, score: rounded(close.length > 0 ? 1 + closest + more : more / 2) };
 }
 
-/** Of places that share a cue, the one whose words stand closer stays. */
+/** Adds a place. If two share a cue, the one whose words stand closer stays. */
 function add(places: Place[], place: Place): void {
   const last = places.at(-1);
   if (!last || place.firstCue > last.lastCue) places.push(place);

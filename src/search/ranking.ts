@@ -7,7 +7,7 @@ import { allOf, marksOf, nearOf, type Term } from "./words.ts";
 /*
  * Ranks the transcripts that have all terms of a search. FTS5 finds them; their scores follow from their own words. Nothing here waits,
  * so a search takes the thread of its object for as long as it reads: its bound is a number of characters, because a clock stands still
- * meanwhile.
+ * in the meantime.
  */
 
 /** Words of transcripts that are read for their scores: those of about 200 hours. */
@@ -19,7 +19,7 @@ const NEAR_WORDS = 100;
 /** A match shows this much of a transcript. Its words are sought in a longer text. */
 const MAX_MATCH_LENGTH = 400;
 const MAX_JOINED_LENGTH = 20_000;
-/** What a shortened match shows before its first word. */
+/** The characters of a shortened match before its first word. */
 const LEAD_LENGTH = 60;
 
 interface FoundPlace {

@@ -57,7 +57,7 @@ async function askIndex(deps: Deps, teamId: string, request: Omit<SearchRequest,
   return result;
 }
 
-/** The files that may be found. Null for all that the index has. */
+/** The files that may be found. Null for every file of the index. */
 async function allowedFiles(
   deps: Deps,
   credential: Credential<"files:read">,

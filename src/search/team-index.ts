@@ -12,7 +12,7 @@ import { Ranking } from "./ranking.ts";
 
 /*
  * The words of a team's transcripts, in the Durable Object of the team. It is derived: D1 says which version of a transcript a file
- * has, and R2 has the text. It decides nobody's sight: the Worker asks D1 for the files that it finds, and their versions.
+ * has, and R2 has the text. It authorizes no caller: the Worker asks D1 for the files that it finds, and their versions.
  *
  * Only the alarm changes the index, and the platform runs one alarm of an object at a time:
  *
@@ -40,7 +40,7 @@ const MAX_WAIT_MILLISECONDS = 2 * SECOND;
 /** Reads of a transcript that is replaced each time. The event of the last one follows. */
 const MAX_READS = 3;
 
-/** What an index holds. Above either, the transcripts of the newest files stay. */
+/** The most that an index holds. Above either, the transcripts of the newest files stay. */
 export const MAX_INDEX = { transcripts: 10_000, length: 600_000_000 };
 /** From this share of the length on, an index that has no place for one transcript reads no older one. */
 const FULL_SHARE = 0.99;
@@ -144,7 +144,7 @@ export class TeamIndex implements SearchIndex {
       await this.#storage.setAlarm(this.#now + RESTART_MILLISECONDS);
     }
     if (known === null || !isContinuous) {
-      // What is listed from now on was changed before, or has a later event.
+      // A file that is listed from now on was changed before, or has a later event.
       this.#store.update({ cursor: last, building: ALL_FILES });
       return false;
     }
@@ -209,7 +209,7 @@ export class TeamIndex implements SearchIndex {
         this.#index(fileId, version, await new Response(stream).text());
         return;
       }
-      // It was replaced or deleted meanwhile. Or its object is lost: then there is nothing to find.
+      // It was replaced or deleted in the meantime. Or its object is lost: then there is nothing to find.
       const present = (await versionsOf(this.#deps, this.#teamId, [fileId])).get(fileId) ?? null;
       if (present === version) this.#deps.log("warn", "transcript_missing", { fileId });
       version = present === version ? null : present;

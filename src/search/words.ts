@@ -38,7 +38,7 @@ export function wordsIn(text: string): WordInText[] {
 export const foldedWordsIn = (text: string): string[] =>
   Array.from(fold(text).matchAll(WORD), ([word]) => word.slice(0, MAX_WORD_LENGTH));
 
-/** What a search looks for: words that stand side by side. The last one may be the beginning of a longer word. */
+/** A term of a search: words that stand side by side. The last one may be the beginning of a longer word. */
 export interface Term {
   words: string[];
   isPrefix: boolean;

@@ -4,7 +4,7 @@ import { invalidField } from "../errors.ts";
 /*
  * Reads a transcript as tools write it: WebVTT (https://www.w3.org/TR/webvtt1/) or SubRip, with times that only some players read, cues
  * that overlap, have no length or stand in another order, or without empty lines between them. What is valid WebVTT is stored as it was
- * sent. Anything else is written anew as WebVTT that every player reads, with its cues in the order of their start.
+ * sent. Anything else is rewritten as WebVTT that every player reads, with its cues in the order of their start.
  *
  * `cues.ts` reads what is stored here, in the Worker and in the console. No package reads what tools write: `media-captions` leaves out
  * cues of no length, and takes a cue without an empty line before it for text; `webvtt-parser`, of the W3C, knows no SubRip; neither
@@ -102,7 +102,7 @@ class TranscriptReader {
   skippedCues = 0;
   /** The first cue that could not be read. */
   skippedLine: number | null = null;
-  /** So far, the text is valid WebVTT. */
+  /** Whether the text is valid WebVTT so far. */
   isValid: boolean;
   #place: Place;
   #lastStart = -1;
@@ -171,7 +171,7 @@ class TranscriptReader {
   }
 }
 
-/** What a cue without a length gets, unless the next one begins before. */
+/** The length of a cue that states none, unless the next one begins before. */
 const SHOWN_SECONDS = 2;
 
 /** The cues in the order of their start, each with a length. */

@@ -32,7 +32,7 @@ const language = z
   .max(MAX_LANGUAGE_LENGTH, `Must have at most ${MAX_LANGUAGE_LENGTH} characters.`)
   .meta({ description: "The language as a BCP 47 tag, such as `en` or `de-CH`." });
 
-/** @returns null if the type does not tell the format */
+/** @returns null if the type does not determine the format */
 function formatOf(c: Context<AppEnv>): Format | null {
   const [type = "", ...parameters] = (c.req.header("Content-Type") ?? "").toLowerCase().split(";");
   const isUtf8 = parameters.every((one) => /^(charset="?utf-8"?)?$/.test(one.trim()));
@@ -67,7 +67,7 @@ async function withTranscript<T>(c: Context<AppEnv>, take: (read: ReadTranscript
         sizeBytes = endBytes;
       }
       const read = readTranscript(memory.subarray(0, sizeBytes), format);
-      // Written anew, it can be longer.
+      // Rewritten, it can be longer.
       if (read.bytes.length > MAX_TRANSCRIPT_BYTES) throw tooLarge();
       return await take(read);
     } finally {
@@ -112,7 +112,7 @@ const set = writeOperation(
       "cues that overlap, have no length or stand in another order, times of other forms, missing empty lines. " +
       "Cues without a text or readable times are left out, and counted in `skippedCues`. " +
       "Links of the file show the transcript. Its bytes count against the storage quota. Deleting the file deletes it. " +
-      "Counts against a limit of its own, for a contributor as a heavy request.",
+      "Counts against a separate limit, for a contributor as a heavy request.",
     query: z.object({ language: language.optional() }),
     // Checking 2 MiB takes as long as a password.
     isHeavy: "transcripts",

@@ -123,10 +123,10 @@ export const MAX_UNFINISHED_UPLOADS = 3000;
 export const MAX_VISITOR_UPLOADS = 2000;
 /** One hundredth, so that no visitor can block the others. */
 export const MAX_UPLOADS_PER_VISITOR = 20;
-/** So that forty contributors can't block the team. */
+/** Forty contributors can't block the team. */
 export const MAX_UPLOADS_PER_CONTRIBUTOR = 25;
 
-/** What the announcement of a visitor reserves until its first byte comes: a phone may announce hours, and never send them. */
+/** The bytes that the announcement of a visitor reserves until its first byte comes: a phone may announce hours, and never send them. */
 export const ANNOUNCED_BYTES = 5 * 1024 * 1024;
 
 /** The part of the quota that an upload takes. */
@@ -170,7 +170,7 @@ export function quotaFor(deps: Deps, actor: TeamActor, { minBytes, maxBytes: req
   const visitorId = visitorIdOf(deps, actor);
   const isPublic = visitorId !== null;
   const limits = uploadToken ? sql`${JSON.stringify(uploadToken.limits)}` : sql`${apiKeys.limits}`;
-  // Those of an upload token are known: each is one parameter, of which D1 allows 100.
+  // The limits of an upload token are known: each is one parameter, of which D1 allows 100.
   const keyLimit = (name: "maxFiles" | "maxBytes" | "maxFileBytes") =>
     uploadToken
       ? sql<number>`${uploadToken.limits[name] ?? Number.MAX_SAFE_INTEGER}`

@@ -17,13 +17,13 @@ import {
 } from "./uploads.schema.ts";
 
 /*
- * How the unfinished uploads of visitors give way to others, so that abandoned ones block nobody for a day. An upload is silent if it
+ * How the unfinished uploads of visitors give way to others, so that abandoned ones block no visitor for a day. An upload is silent if it
  * received less than `PROGRESS_BYTES` in `SILENT_MILLISECONDS`. At a limit of one visitor, the visitor's upload that has been silent
  * longest gives way. At a limit that visitors share, that of the visitor with the most unfinished uploads does, or else the one that
  * has been silent longest of all. An upload of which more than half has arrived never does, unless it can be repeated at little cost.
  */
 
-/** A smaller advance is no progress. */
+/** A smaller advance does not count as progress. */
 export const PROGRESS_BYTES = 64 * 1024;
 /** A phone in a dead spot loses nothing for this long. */
 export const SILENT_MILLISECONDS = 10 * MINUTE;

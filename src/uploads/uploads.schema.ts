@@ -24,11 +24,11 @@ export const uploads = sqliteTable(
     /** The upload token that began the upload, and the one that finished it. */
     uploadTokenId: text("upload_token_id"),
     finishedByTokenId: text("finished_by_token_id"),
-    /** Whom the upload counts for among the visitors, see `visitors`. Null if no visitor began it. */
+    /** The identity that the upload counts for among the visitors, see `visitors`. Null if no visitor began it. */
     visitorId: text("visitor_id"),
     idempotencyKey: text("idempotency_key"),
     originalName: text("original_name").notNull(),
-    /** Of a form upload an upper bound. */
+    /** An upper bound, if it is a form upload. */
     sizeBytes: integer("size_bytes").notNull(),
     /** The bytes that count against the quota of the team: all, or those that the announcement of a visitor reserves. */
     reservedBytes: integer("reserved_bytes").notNull().default(0),

@@ -9,7 +9,7 @@ const textOf = async (path: string) => (await get(path, { headers: { Accept: "te
 const address = (await get("/client.tgz")).headers.get("Location") ?? "";
 
 describe("GET /client.tgz", () => {
-  test("redirects to the package of the service's version, whose name has its hash, and which is cached for good", async () => {
+  test("redirects to the package of the service's version, whose name has its hash, and which is cached permanently", async () => {
     const response = await get(address);
     const bytes = Buffer.from(await response.arrayBuffer());
     const hash = createHash("sha256").update(bytes).digest("hex").slice(0, 12);

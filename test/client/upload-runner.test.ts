@@ -103,7 +103,7 @@ describe("An upload that fails", () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout"] }));
   afterEach(() => void vi.useRealTimers());
 
-  test("is tried again ever more seldom, and soon after it has advanced", async () => {
+  test("is tried again with backoff, and soon after it has advanced", async () => {
     const { begun, add } = await open();
     await add(new File(["abc"], "a.txt"));
     const waits: number[] = [];

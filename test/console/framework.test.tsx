@@ -64,7 +64,7 @@ describe("What a list remembers", () => {
 });
 
 describe("A signal of the page", () => {
-  test("starts anew on the next page, and not if only filters change", () => {
+  test("starts again on the next page, and not if only filters change", () => {
     const [ofPage, ofTab] = [pageSignal(""), tabSignal("")];
     navigate(href("/files"));
     ofPage.value = ofTab.value = "changed";

@@ -146,7 +146,7 @@ describe("A write of this tab", () => {
     expect(asked()).toEqual(["users all"]);
   });
 
-  test("has a page that is not open load anew when it opens", async () => {
+  test("has a page that is not open load again when it opens", async () => {
     const page = await shown(["teams"], ["team"]);
     await answer("old");
     page.close();

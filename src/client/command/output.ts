@@ -2,7 +2,7 @@ import type { Writable } from "node:stream";
 import { Layout, type Table } from "./table.ts";
 import { plain } from "./text.ts";
 
-/** Of a longer list, a terminal shows the first items before the next ones are requested. */
+/** A terminal shows the first items of a longer list before the next ones are requested. */
 const PART_ITEMS = 100;
 const DEFAULT_COLUMNS = 80;
 

@@ -45,7 +45,7 @@ export const groupByDay = <E extends { createdAt: string }>(list: E[]): E[][] =>
 /** This many uploads in a row are one row of the log. */
 const MIN_BURST = 4;
 
-/** Groups the uploads of a list that follow each other and have the same actor. Any other event is a group of its own. */
+/** Groups the uploads of a list that follow each other and have the same actor. Any other event is a separate group. */
 export function groupBursts<E extends Pick<Event, "type" | "actor">>(list: E[]): E[][] {
   const groups: E[][] = [];
   for (const event of list) {

@@ -53,7 +53,7 @@ function phraseOf({ type, data }: Event, isOwn: boolean): [string, string | unde
 export const isSignIn = ({ type, actor, subject }: Event): boolean =>
   type === "session.created" || type === "user.logged_in" || (type === "session.revoked" && actor.keyId === subject.id);
 
-/** Whether a waveform was measured, which nobody asked for. */
+/** Whether a waveform was measured, without a request. */
 export const isWaveform = (event: Event): boolean =>
   event.type === "file.updated" && event.data.fields?.every((field) => field === "waveform") === true;
 

@@ -21,7 +21,7 @@ export interface PageProps {
 
 /** A part of the console that is not in its first script. */
 export interface Script<Exports> {
-  /** What it exports, once it is loaded. */
+  /** Its exports, once it is loaded. */
   readonly loaded: ReadonlySignal<Exports | null>;
   /** Loads it. @throws ScriptError if that fails. The next call tries again */
   load(): Promise<Exports>;

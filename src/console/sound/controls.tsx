@@ -104,7 +104,7 @@ export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
     const shareOf = (time: number) => (isCurrent && total > 0 ? time / total : 0);
     const redraw = () => {
       const now = position.peek();
-      // What precedes a clip was not played.
+      // The sound before a clip was not played.
       const from = marked && now >= marked.from && now <= marked.to ? marked.from : 0;
       const [all, { left, width }] = [bar.getBoundingClientRect(), element.getBoundingClientRect()];
       const shown = { from: (left - all.left) / all.width, to: (left - all.left + width) / all.width };
@@ -515,7 +515,7 @@ interface PlayerProps extends SeekBarProps {
 }
 
 /**
- * The player on the page of a file or of a link: its waveform with the clip, and all settings. On a phone, whoever scrolls
+ * The player on the page of a file or of a link: its waveform with the clip, and all settings. On a phone, a user who scrolls
  * down to the transcript still has its button.
  */
 export function Player({ class: className = "", copyButton, children, ...bar }: PlayerProps) {

@@ -10,7 +10,7 @@ export function loadWaveform(id: string): Promise<void> {
   const load = async () => {
     try {
       const channels = await client.peek().files.waveform(id);
-      // The file may have been deleted meanwhile.
+      // The file may have been deleted in the meantime.
       if (channels) known.value ??= channels;
     } catch {
       // The next attempt may succeed.

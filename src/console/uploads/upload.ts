@@ -9,7 +9,7 @@ import { countOf } from "../parts/format.ts";
 
 /* The uploads of the console as its card shows them, independent of any page. */
 
-/** What the console needs of a file besides its bytes, also after a reload. */
+/** The properties of a file that the console needs besides its bytes, also after a reload. */
 export interface Details {
   /** The path within the chosen folder, including the name. */
   path: string;
