@@ -1,6 +1,7 @@
 import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { recordingOf } from "./files/file-rows.ts";
+import { INCOMPLETE, type Match, playMatch, Sentence, urlOfMatch, useSpoken } from "./files/spoken.tsx";
 import { useAllFolders } from "./folders/folder-data.ts";
 import { newFolder } from "./folders/folders.tsx";
 import { type Actions, allowed, perform } from "./framework/action.tsx";
@@ -10,6 +11,7 @@ import { can, client, session } from "./framework/session.ts";
 import { useList } from "./framework/store.ts";
 import { leave } from "./leaving.tsx";
 import { copy } from "./parts/copy.tsx";
+import { formatDuration } from "./parts/format.ts";
 import { Icon, type IconName } from "./parts/icon.tsx";
 import { hasWords, Marked } from "./parts/words.tsx";
 import { visibleSections } from "./sections.ts";
@@ -20,12 +22,16 @@ const TYPING_MILLISECONDS = 250;
 const MAX_FILES = 8;
 const MAX_FOLDERS = 5;
 const MAX_RECENT_FILES = 5;
+/** The recordings in which words are said, and the matches in each. */
+const [MAX_SPOKEN_FILES, MAX_SPOKEN] = [4, 2];
 
 interface Result {
   key: string;
   label: string;
   /** A second text that may match. */
   detail?: string;
+  /** What is said, in place of the label. */
+  match?: Match;
   note: string;
   icon: IconName;
   run: () => void;
@@ -67,8 +73,8 @@ function commands(openHelp: () => void): Result[] {
   ];
 }
 
-/** Folders and files that match; without a search, the newest files. */
-function useMatches(typed: string): { matches: Result[]; isLoading: boolean } {
+/** Folders and files that match, and what is said in transcripts; without a search, the newest files. */
+function useMatches(typed: string): { matches: Result[]; spoken: Result[]; status: string; isLoading: boolean } {
   const [search, setSearch] = useState("");
   useEffect(() => {
     const timer = setTimeout(() => setSearch(typed.trim()), TYPING_MILLISECONDS);
@@ -86,6 +92,7 @@ function useMatches(typed: string): { matches: Result[]; isLoading: boolean } {
           )
       : null,
   );
+  const said = useSpoken(isUsed ? search : "", { limit: MAX_SPOKEN_FILES });
   const isLoading = files.isLoading || typed.trim() !== search;
   // While it loads, these are the files of an earlier search.
   const found = files.items?.filter(
@@ -111,7 +118,43 @@ function useMatches(typed: string): { matches: Result[]; isLoading: boolean } {
       run: () => navigate(href(`/files/${file._id}`)),
     })),
   ];
-  return { matches, isLoading };
+  const isSaidLoading = said.isLoading || typed.trim() !== search;
+  const spoken = (isSaidLoading ? [] : (said.items ?? [])).flatMap(({ file, matches: found, matchCount }) => [
+    ...found.slice(0, MAX_SPOKEN).map((match) => ({
+      key: `${file._id} ${match.startSeconds} ${match.text}`,
+      label: file.name,
+      match,
+      note: formatDuration(Math.floor(match.startSeconds)),
+      icon: "play" as const,
+      run: () => {
+        playMatch(file, match);
+        navigate(urlOfMatch(file, match, search));
+      },
+    })),
+    ...(matchCount > MAX_SPOKEN
+      ? [
+          {
+            key: `${file._id} more`,
+            label: "More in this recording",
+            detail: file.name,
+            note: "",
+            icon: "search" as const,
+            run: () => navigate(href("/files", { search })),
+          },
+        ]
+      : []),
+  ]);
+  const status =
+    typed.trim() === "" || !isUsed
+      ? ""
+      : said.error
+        ? "Transcripts can't be searched right now."
+        : isSaidLoading
+          ? "Searching transcripts…"
+          : said.isComplete
+            ? ""
+            : INCOMPLETE;
+  return { matches, spoken, status, isLoading };
 }
 
 export interface PaletteResultsProps {
@@ -130,8 +173,9 @@ export interface PaletteResultsProps {
 export function PaletteResults({ id, typed, pressed, active, openHelp, onClose }: PaletteResultsProps) {
   const list = useRef<HTMLDivElement>(null);
   const place = useSignal(0);
-  const { matches, isLoading } = useMatches(typed);
-  const results = [...commands(openHelp).filter(({ label }) => hasWords(label, typed)), ...matches];
+  const { matches, spoken, status, isLoading } = useMatches(typed);
+  const named = [...commands(openHelp).filter(({ label }) => hasWords(label, typed)), ...matches];
+  const results = [...named, ...spoken];
   const latest = useRef(results);
   latest.current = results;
   const placeIn = ({ length }: Result[]) => Math.max(0, Math.min(place.value, length - 1));
@@ -159,35 +203,51 @@ export function PaletteResults({ id, typed, pressed, active, openHelp, onClose }
     active.value = results[at] ? `${id}-${at}` : undefined;
   });
   useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
+  const option = (result: Result, index: number) => (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: the field handles the keys.
+    <div
+      key={result.key}
+      id={`${id}-${index}`}
+      role="option"
+      tabIndex={-1}
+      aria-selected={index === at}
+      onClick={() => choose(result)}
+    >
+      <Icon name={result.icon} />
+      <span class="two-lines">
+        {result.match && <Sentence match={result.match} />}
+        <bdi class={result.match && "quiet"}>
+          <Marked text={result.label} search={typed} />
+        </bdi>
+        {result.detail && (
+          <bdi class="quiet">
+            <Marked text={result.detail} search={typed} />
+          </bdi>
+        )}
+      </span>
+      <span class="quiet">{result.note}</span>
+    </div>
+  );
   return (
     <>
       <div ref={list} id={id} role="listbox" aria-label="Results" class="palette-results">
-        {results.map((result, index) => (
-          // biome-ignore lint/a11y/useKeyWithClickEvents: the field handles the keys.
-          <div
-            key={result.key}
-            id={`${id}-${index}`}
-            role="option"
-            tabIndex={-1}
-            aria-selected={index === at}
-            onClick={() => choose(result)}
-          >
-            <Icon name={result.icon} />
-            <span class="two-lines">
-              <bdi>
-                <Marked text={result.label} search={typed} />
-              </bdi>
-              {result.detail && (
-                <bdi class="quiet">
-                  <Marked text={result.detail} search={typed} />
-                </bdi>
-              )}
-            </span>
-            <span class="quiet">{result.note}</span>
+        {named.map(option)}
+        {spoken.length > 0 && (
+          // biome-ignore lint/a11y/useSemanticElements: a group of options.
+          <div role="group" aria-labelledby={`${id}-spoken`}>
+            <p id={`${id}-spoken`} class="quiet" role="presentation">
+              In transcripts
+            </p>
+            {spoken.map((result, index) => option(result, named.length + index))}
           </div>
-        ))}
+        )}
       </div>
-      {results.length === 0 && <p class="quiet">{isLoading ? "Searching…" : `Nothing found for “${typed}”`}</p>}
+      <p role="status" class="quiet">
+        {status}
+      </p>
+      {results.length === 0 && status === "" && (
+        <p class="quiet">{isLoading ? "Searching…" : `Nothing found for “${typed}”`}</p>
+      )}
     </>
   );
 }

@@ -14,7 +14,7 @@ import { Skeleton } from "./parts/page.tsx";
 import { Time } from "./parts/values.tsx";
 import { formatClip, IconButton, PlaybackFailure, Player, SeekBar, SpeedSelect, Times } from "./sound/controls.tsx";
 import { PlayButton } from "./sound/play-button.tsx";
-import { clip, openOnPage, startPlayback } from "./sound/playback.ts";
+import { type Clip, clip, fragmentOf, markClip, openOnPage, startPlayback } from "./sound/playback.ts";
 import { followPlayerKeys, momentOf, type Track } from "./sound/player-state.ts";
 import { rememberWaveform, waveformOf } from "./sound/waveforms.ts";
 
@@ -84,10 +84,13 @@ const trackOf = ({ name, mimeType, durationSeconds }: SharedFile): Track => ({
   peaks: null,
 });
 
-function copySharedMoment() {
+/** Copies a link to the marked clip, or the present moment. */
+function copySharedPart() {
   if (!file.value) return;
-  const seconds = Math.floor(momentOf(trackOf(file.value)));
-  void copy(`${location.origin}${PAGE}#t=${seconds}`, `link to ${formatDuration(seconds)}`);
+  const from = Math.floor(momentOf(trackOf(file.value)));
+  const part = clip.peek() ?? { from };
+  const url = `${location.origin}${PAGE}#t=${fragmentOf(part)}`;
+  void copy(url, `link to ${clip.peek() ? formatClip(clip.peek() as Clip) : formatDuration(from)}`);
 }
 
 /** A shared recording, opened at the moment or the clip in the URL, such as `#t=90`, or that of the link. Space and the arrow keys control it. */
@@ -106,17 +109,38 @@ function useShared(shared: SharedFile) {
 
 function SharedPlayer({ shared }: { shared: SharedFile }) {
   const { file, channels } = useShared(shared);
+  const marked = clip.value;
+  const label = `Copy link to ${marked ? formatClip(marked) : "this moment"}`;
   return (
-    <div class="with-transcript">
-      <Player
-        file={file}
-        channels={channels}
-        copyButton={<IconButton label="Copy link to this moment" icon="link" onClick={copySharedMoment} />}
-      >
-        {clip.value && <p class="quiet">Plays {formatClip(clip.value)}</p>}
-      </Player>
-      {transcript.value && <transcript.value.Transcript file={file} {...transcript.value} />}
-    </div>
+    <Player
+      file={file}
+      channels={channels}
+      copyButton={<IconButton label={label} icon="link" onClick={copySharedPart} />}
+    >
+      {/* It is there before the selection that marks a clip, which must not move while it is made. */}
+      {(marked || transcript.value) && (
+        <div class="player-marking actions">
+          <p class="quiet" role="status">
+            {marked ? `Plays ${formatClip(marked)}` : "Select a part of the text to share it."}
+          </p>
+          {marked && (
+            <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
+              Clear
+            </button>
+          )}
+        </div>
+      )}
+    </Player>
+  );
+}
+
+/** Below the player. `?q=words` opens it with a search. */
+function SharedTranscript({ shared }: { shared: SharedFile }) {
+  const loaded = transcript.value;
+  const search = new URLSearchParams(location.search).get("q") ?? "";
+  if (!loaded) return null;
+  return (
+    <loaded.Transcript {...loaded} file={trackOf(shared)} search={search} copyClip={{ onClick: copySharedPart }} />
   );
 }
 
@@ -154,6 +178,7 @@ function Page({ shared }: { shared: SharedFile }) {
       </div>
       <Download url={url} />
       {isAudio && <SharedPlayer shared={shared} />}
+      {isAudio && <SharedTranscript shared={shared} />}
       {isVisual(shared) && <Picture file={shared} url={url} />}
     </>
   );

@@ -205,7 +205,7 @@ describe("File list", () => {
     await more.click();
     await expect(button(page, /^Uploaded by/)).toHaveCount(0);
     await expect(status).toHaveValue("failed");
-    await expect(page.getByRole("heading", { name: "Nothing found for “NO”" })).toBeVisible();
+    await expect(page.getByRole("heading", { name: "No files found for “NO”" })).toBeVisible();
     await status.selectOption("All statuses");
     await expect(names(page)).toHaveText(["notes.txt"]);
     await expect(status).toHaveValue("");
@@ -307,7 +307,7 @@ describe("File list", () => {
 
   exhaustive("adds a file to a filtered list when its status matches", async ({ at }) => {
     const { page, team } = await at("/files?status=completed&search=a.");
-    const none = page.getByRole("heading", { name: "Nothing found for “a.”" });
+    const none = page.getByRole("heading", { name: "No files found for “a.”" });
     await expect(none).toBeVisible();
     // The other empty state appears only once it is certain.
     const held: (() => Promise<void>)[] = [];

@@ -43,7 +43,7 @@ describe("The page of a link", () => {
     await expect(page.locator(".player-ruler")).toHaveText("0:000:100:200:300:400:501:05");
     // A third of the free space is above it.
     const [card, height] = [await page.locator(".share .card").boundingBox(), page.viewportSize()?.height ?? 0];
-    expect(card?.width).toBe(640);
+    expect(card?.width).toBe(736);
     expect(card?.y).toBeLessThan(height - (card?.y ?? 0) - (card?.height ?? 0));
     const place = position(page);
     await expect(place).toHaveAttribute("aria-valuetext", "0:30 of 1:05");

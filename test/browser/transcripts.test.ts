@@ -1,13 +1,13 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { newTeam, type Team, upload } from "../support/team.ts";
-import { expectGoodLooks } from "./appearance.ts";
+import { expectGoodLooks, expectNoSidewaysScroll } from "./appearance.ts";
 import { chooseAction, exhaustive as exhaustiveInConsole, test as testInConsole } from "./console.ts";
 import { button, dialog, position } from "./locators.ts";
 import { silence } from "./sounds.ts";
-import { exhaustive, expect, test } from "./support.ts";
+import { copyBy, exhaustive, expect, nextCopied, test } from "./support.ts";
 
-/* The transcript next to the player, on the page of a link and of a file. */
+/* The transcript below the player, on the page of a link and of a file. */
 
 const timeOf = (seconds: number) =>
   `00:${String(Math.floor(seconds / 60)).padStart(2, "0")}:${(seconds % 60).toFixed(3).padStart(6, "0")}`;
@@ -33,7 +33,30 @@ async function recordingOf(team: Team, vtt: string) {
 }
 
 const transcript = (page: Page) => page.getByRole("region", { name: "Transcript" });
-const cue = (page: Page, text: string | RegExp) => transcript(page).getByRole("button", { name: text });
+const cue = (page: Page, text: string | RegExp) => transcript(page).locator("[data-cue]").filter({ hasText: text });
+const timeOfCue = (page: Page, text: string | RegExp) => cue(page, text).getByRole("button", { name: /^Go to/ });
+
+/** Drags from the start of one text to the end of another. */
+async function selectText(page: Page, from: string, to: string) {
+  const [start, end] = [cue(page, from).locator("p"), cue(page, to).locator("p")];
+  const places = await Promise.all(
+    [start, end].map((text) =>
+      text.evaluate((element) => {
+        const range = document.createRange();
+        range.selectNodeContents(element);
+        const { left, right, top, height } = range.getBoundingClientRect();
+        return { left: left + 1, right: right + 2, y: top + height / 2 };
+      }),
+    ),
+  );
+  const [first, last] = places as [(typeof places)[0], (typeof places)[0]];
+  await page.mouse.move(first.left, first.y);
+  await page.mouse.down();
+  await page.mouse.move(last.right - 5, last.y, { steps: 4 });
+  await page.mouse.move(last.right, last.y);
+  await page.mouse.up();
+}
+
 const spoken = (page: Page) => transcript(page).locator("[aria-current=true]");
 const place = (page: Page) => position(page);
 
@@ -42,13 +65,13 @@ describe("The transcript on the page of a link", () => {
     // Only a text that is read in linear time can be shown.
     const { pathname } = await recordingOf(await newTeam(), `${SAID}\n${cueOf(50, 60, `<v${" ".repeat(300_000)}`)}`);
     const page = await openPage({ path: `${pathname}#t=12` });
-    await expect(spoken(page)).toHaveText("0:10 The lock opens at half past four.");
+    await expect(spoken(page)).toHaveText("0:10The lock opens at half past four.");
     // Markup that is not of WebVTT is left out, and a reference is text.
-    await expect(cue(page, "0:20 alert(1) <b>")).toBeVisible();
-    await expect(cue(page, "Ada: Good evening, and welcome.")).toBeVisible();
+    await expect(cue(page, "alert(1) <b>")).toBeVisible();
+    await expect(cue(page, "Good evening, and welcome.").locator("strong")).toHaveText("Ada");
     await cue(page, /café/).click();
     await expect(place(page)).toHaveAttribute("aria-valuetext", "0:30 of 1:05");
-    await expect(spoken(page)).toHaveText("0:30 Until then, the café is open.");
+    await expect(spoken(page)).toHaveText("0:30Until then, the café is open.");
     const find = page.getByLabel("Find in transcript");
     await find.fill("CAFE open");
     await expect(transcript(page).getByRole("status")).toHaveText("1 of 1");
@@ -75,13 +98,54 @@ describe("The transcript on the page of a link", () => {
       (all) => all.map((text) => new VTTCue(0, 1, text).getCueAsHTML().textContent ?? ""),
       TEXTS,
     );
-    await expect(texts).toHaveText([...expected, "Ann & Co: Hi. Ben: שלום. Hm."]);
-    await expect(texts.last()).toHaveText("Ann & Co: Hi.\nBen: שלום.\nHm.", { useInnerText: true });
+    await expect(texts).toHaveText([...expected, "Ann & Co", "Hi.", "Ben", "שלום.", "Hm."]);
     // A voice can be searched for.
     await page.getByLabel("Find in transcript").fill("cafe");
     await expect(transcript(page).locator("mark")).toHaveText(["café"]);
     await page.getByLabel("Find in transcript").fill("ben");
     await expect(transcript(page).locator("mark")).toHaveText(["Ben"]);
+  });
+
+  test("is text: a selection is copied without times, and marks the clip in which it is said", async ({ openPage }) => {
+    const { pathname } = await recordingOf(await newTeam(), SAID);
+    const page = await openPage({ path: pathname });
+    await selectText(page, "The lock opens", "café is open.");
+    expect(await page.evaluate(() => getSelection()?.toString().replaceAll(/\n+/g, "\n"))).toBe(
+      "The lock opens at half past four.\nalert(1) <b>\nUntil then, the café is open.",
+    );
+    await expect(page.getByText("Plays 0:10 – 0:40")).toBeVisible();
+    await expect(place(page)).toHaveAttribute("aria-valuetext", "0:10 of 1:05");
+    const chip = transcript(page).getByRole("button", { name: "Copy link to 0:10 – 0:40" });
+    await expectGoodLooks(page, "share-transcript-selected");
+    const link = await copyBy(chip, "#t=10,40");
+    // The link plays this clip, until somebody clicks elsewhere in the text.
+    const visited = await openPage({ path: new URL(link).pathname + new URL(link).hash });
+    await expect(visited.getByText("Plays 0:10 – 0:40")).toBeVisible();
+    await cue(page, /Good evening/).click();
+    await expect(place(page)).toHaveAttribute("aria-valuetext", "0:00 of 1:05");
+    await expect(page.getByText(/^Plays/)).toHaveCount(0);
+    await expect(chip).toHaveCount(0);
+  });
+
+  test("is selected by keyboard, with Shift and the arrow keys", async ({ openPage }) => {
+    const { pathname } = await recordingOf(await newTeam(), SAID);
+    const page = await openPage({ path: pathname });
+    await timeOfCue(page, /Good evening/).focus();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Shift+ArrowDown");
+    const chip = transcript(page).getByRole("button", { name: "Copy link to 0:10 – 0:30" });
+    await expect(chip).toBeVisible();
+    await page.keyboard.press("Tab");
+    await expect(chip).toBeFocused();
+  });
+
+  test("opens with the search of its URL, on a phone, too", async ({ openPage }) => {
+    const { pathname } = await recordingOf(await newTeam(), LONG);
+    const page = await openPage({ path: `${pathname}?q=number+4321.`, width: 390, height: 844 });
+    await expect(page.getByLabel("Find in transcript")).toHaveValue("number 4321.");
+    await expect(transcript(page).getByRole("status")).toHaveText("1 of 1");
+    await expect(cue(page, "Sentence number 4321.").locator("mark")).toHaveText(["number", "4321."]);
+    await expectNoSidewaysScroll(page);
   });
 
   exhaustive("of 10,000 cues has only those near the visible part in the page", async ({ openPage }) => {
@@ -103,7 +167,7 @@ describe("The transcript on the page of a link", () => {
     await cue(page, "Sentence number 4321.").click();
     await expect(spoken(page)).toHaveText(/Sentence number 4321\.$/);
     await page.keyboard.press("End");
-    await expect(cue(page, "Sentence number 9999.")).toBeFocused();
+    await expect(timeOfCue(page, "Sentence number 9999.")).toBeFocused();
     await expect(cue(page, "Sentence number 9999.")).toBeInViewport();
     expect(await cues.count()).toBeLessThan(2 * most);
   });
@@ -173,7 +237,7 @@ describe("The transcript on the page of a link", () => {
     await expect.poll(height).toBeLessThan(250);
   });
 
-  exhaustive("is below the player on a phone, and next to it on a desktop", async ({ openPage }) => {
+  exhaustive("is below the player, in one column", async ({ openPage }) => {
     const { pathname } = await recordingOf(await newTeam(), SAID);
     for (const width of [390, 1280]) {
       const page = await openPage({ path: pathname, width });
@@ -183,8 +247,8 @@ describe("The transcript on the page of a link", () => {
         await transcript(page).boundingBox(),
       ];
       if (!player || !text) throw new Error("There is no player, or no transcript.");
-      if (width === 390) expect(text.y).toBeGreaterThanOrEqual(player.y + player.height);
-      else expect(text.x).toBeGreaterThanOrEqual(player.x + player.width);
+      expect(text.y).toBeGreaterThanOrEqual(player.y + player.height);
+      expect(text.width).toBe(player.width);
       await expectGoodLooks(page, "share-transcript");
     }
   });
@@ -194,14 +258,14 @@ describe("The transcript on the page of a link", () => {
     const page = await openPage({ path: pathname });
     await page.getByLabel("Find in transcript").focus();
     await page.keyboard.press("Tab");
-    await expect(cue(page, /Good evening/)).toBeFocused();
+    await expect(timeOfCue(page, /Good evening/)).toBeFocused();
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
     await expect(place(page)).toHaveAttribute("aria-valuetext", "0:10 of 1:05");
     await page.keyboard.press("End");
-    await expect(cue(page, /café/)).toBeFocused();
+    await expect(timeOfCue(page, /café/)).toBeFocused();
     await page.keyboard.press("Home");
-    await expect(cue(page, /Good evening/)).toBeFocused();
+    await expect(timeOfCue(page, /Good evening/)).toBeFocused();
     await page.keyboard.press("Tab");
     await expect(transcript(page).locator(":focus")).toHaveCount(0);
   });
@@ -220,7 +284,7 @@ describe("The transcript on the page of a link", () => {
 });
 
 describe("The transcript on the page of a file", () => {
-  exhaustiveInConsole("is next to the player, and follows changes by others", async ({ at }) => {
+  exhaustiveInConsole("is below the player, and follows changes by others", async ({ at }) => {
     const team = await newTeam();
     const { id } = await recordingOf(team, SAID);
     const { page } = await at(`/files/${id}`, { team });
@@ -285,6 +349,23 @@ describe("The transcript on the page of a file", () => {
     await expect(page.getByRole("region", { name: "Activity" })).toContainText(
       "test changed the transcript of this file",
     );
+  });
+
+  testInConsole("has the clip of the selected text in the link that the page shares", async ({ at }) => {
+    const team = await newTeam();
+    const { id } = await recordingOf(team, SAID);
+    const { page } = await at(`/files/${id}`, { team });
+    await expect(cue(page, /The lock opens/)).toBeVisible();
+    await selectText(page, "The lock opens", "alert(1)");
+    await expect(page.getByRole("slider", { name: "End of clip" })).toHaveAttribute("aria-valuetext", "0:30");
+    const copied = nextCopied(page);
+    await transcript(page).getByRole("button", { name: "Copy link to 0:10 – 0:30" }).click();
+    expect(await copied).toMatch(/\/share\/.*#t=10,30$/);
+    const { items } = await team.stowage.links.list(id);
+    expect(items.map(({ startSeconds, endSeconds }) => [startSeconds, endSeconds])).toContainEqual([10, 30]);
+    // The transcript has the main column, and sharing is next to it.
+    const box = await transcript(page).boundingBox();
+    expect(box?.width).toBeGreaterThan((await page.getByRole("region", { name: "Share" }).boundingBox())?.width ?? 0);
   });
 
   exhaustiveInConsole("can't be added by a viewer", async ({ at }) => {

@@ -2,9 +2,11 @@ import type { FileMetadata } from "../../client/index.ts";
 import { type Action, ActionButton, type Actions } from "../framework/action.tsx";
 import { ask } from "../framework/dialog.tsx";
 import { UserError } from "../framework/errors.ts";
+import { query } from "../framework/router.ts";
 import { script } from "../framework/script.tsx";
 import { can, client } from "../framework/session.ts";
 import { useData } from "../framework/store.ts";
+import { SHARE_FORM } from "../links/sharing.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { splitName } from "../parts/file-name.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
@@ -108,7 +110,13 @@ export function TranscriptCard({ file }: { file: FileMetadata }) {
   if (transcript)
     return value ? (
       <div class="card">
-        <Transcript file={file} vtt={value} language={transcript.language}>
+        <Transcript
+          file={file}
+          vtt={value}
+          language={transcript.language}
+          search={query.value.get("q") ?? ""}
+          copyClip={{ form: SHARE_FORM }}
+        >
           <Menu label="Actions for the transcript" items={transcriptActions(file)} />
         </Transcript>
       </div>

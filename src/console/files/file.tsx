@@ -173,10 +173,11 @@ function Details({ file }: { file: FileMetadata }) {
       <MissingScopes scopes={["files:download", "files:write", deletionScope()]} />
       <div class="file-columns">
         {isRecording(file) ? <FilePlayer file={file} /> : canOpen && !failure && <Preview file={file} />}
+        {isRecording(file) && file.transcript && <TranscriptCard file={file} />}
         {canOpen && (
           <div class="file-side">
             <Sharing file={file} />
-            {isRecording(file) && <TranscriptCard file={file} />}
+            {isRecording(file) && !file.transcript && <TranscriptCard file={file} />}
           </div>
         )}
         <FactCard

@@ -6,6 +6,7 @@ import { FolderList, FolderPath, folderActions, newFolder, startDrag } from "../
 import { ActionButton, allowed, shortcutsOf } from "../framework/action.tsx";
 import { addShortcuts } from "../framework/keys.ts";
 import { href, query } from "../framework/router.ts";
+import { script } from "../framework/script.tsx";
 import { can, deletionScope, seesOwnFilesOnly } from "../framework/session.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { Code, uploadCommand } from "../parts/connect.tsx";
@@ -27,6 +28,8 @@ import { FileTable } from "./file-table.tsx";
 import { describeFiles, SelectionBar } from "./selection.tsx";
 import { useTags } from "./tags.tsx";
 
+const Spoken = script(() => import("./spoken.tsx")).view(({ Spoken }) => Spoken);
+
 const FILTERS = ["type", "status", "from", "until", "tag", "user"];
 
 const ORDERS = { date: "Newest first", oldest: "Oldest first", name: "Name, A to Z", "-name": "Name, Z to A" };
@@ -46,6 +49,11 @@ export function Files() {
     await more?.();
     if (location.href === url) setQuery({ pages: String(list.pages + 1) });
   };
+  // The other filters are about files, and not about what is said in them.
+  const isSpoken = view.search.trim() !== "" && !FILTERS.some((name) => name !== "user" && query.value.get(name));
+  const spoken = isSpoken && (
+    <Spoken words={view.search.trim()} filters={{ under: folder || undefined, uploadedBy: view.filters.uploadedBy }} />
+  );
   const count = rows && countOf(rows.length, "file");
   const isWholeFolder = folder && rows && !isEmpty && !more && !shown.isFiltered;
   return (
@@ -95,6 +103,7 @@ export function Files() {
       <Failure error={list.error} onRetry={reload} />
       {childFolders.length > 0 && <FolderList key={folder} folders={childFolders} isShort={!isEmptyOfFiles} />}
       {list.moreFolders.more && !shown.isFiltered && <More of={list.moreFolders} label="Load more folders" />}
+      {isEmptyOfFiles && spoken}
       {rows && rows.length > 0 ? (
         <FileTable
           list={list}
@@ -109,6 +118,7 @@ export function Files() {
         of={{ items: rows, isLoading: list.isLoading && !list.error, more: more && showMore }}
         label={rows?.length ? "Load more" : "Search more"}
       />
+      {!isEmptyOfFiles && spoken}
       {chosen.length > 0 && (
         <SelectionBar
           chosen={chosen}
@@ -173,7 +183,7 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
   const { isFiltered, folder, folders, search } = shown;
   if (isFiltered)
     return (
-      <Empty title={search ? `Nothing found for “${search}”` : "No matching files"}>
+      <Empty title={search ? `No files found for “${search}”` : "No matching files"}>
         <p>
           {search && "A search finds files with every word in their name, title, artist, tags, folder, or reference. "}
           Try a different search or clear the filters.

@@ -31,6 +31,9 @@ const expiryIn = (seconds: number) => new Date(Date.now() + seconds * 1000).toIS
 /** A link that this page has created. Nothing else knows its URL. */
 type Created = { link: NewLink; lifetime: string } | null;
 
+/** The form on the page of a file. */
+export const SHARE_FORM = "share-form";
+
 /** The links of a file, in one request for all parts of its page. */
 export const useLinks = (id: string) =>
   useData(["links", id], (signal) => client.value.links.list(id, { signal }).toArray(), {
@@ -47,7 +50,7 @@ export function Sharing({ file }: { file: FileMetadata }) {
   return (
     <section class="card stack sharing" id="share-panel" aria-labelledby="sharing">
       <h2 id="sharing">Share</h2>
-      <LinkForm file={file} created={created} onCreated={setCreated} onCopied={setCopiedId} />
+      <LinkForm id={SHARE_FORM} file={file} created={created} onCreated={setCreated} onCopied={setCopiedId} />
       <Failure error={links.error} onRetry={links.reload} />
       {links.value && links.value.length > 0 && (
         <Links
@@ -89,6 +92,7 @@ const isFor = (link: NewLink, { disposition, startSeconds, endSeconds }: Options
   (link.startSeconds === null || (link.startSeconds === startSeconds && link.endSeconds === (endSeconds ?? null)));
 
 interface LinkFormProps {
+  id?: string;
   file: Track;
   created: Created;
   onCreated: (created: Created) => void;
@@ -96,7 +100,7 @@ interface LinkFormProps {
 }
 
 /** Copies a link, and shows it in case the browser denies that. The same options give the same link. */
-function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
+function LinkForm({ id, file, created, onCreated, onCopied }: LinkFormProps) {
   const [lifetime, setLifetime] = useState("604800");
   const [type, setType] = useState<keyof typeof TYPES>("page");
   const { run, isRunning, error } = useTask();
@@ -127,6 +131,7 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
     });
   return (
     <Form
+      id={id}
       error={error}
       onSubmit={copyLink}
       end={

@@ -33,6 +33,7 @@ const submitHandler = (submit: Submit) => (event: SubmitEvent) => {
 const FormError = createContext<unknown>(null);
 
 interface FormProps {
+  id?: string | undefined;
   class?: string;
   /** The error of the last submission. Each field shows its own part, and the first invalid field gets the focus. */
   error: unknown;
@@ -43,13 +44,13 @@ interface FormProps {
 }
 
 /** A form that calls the API. Each field has the name of the API's field, so that errors find it. */
-export function Form({ class: className = "stack", error, onSubmit, end, children }: FormProps) {
+export function Form({ id, class: className = "stack", error, onSubmit, end, children }: FormProps) {
   const form = useRef<HTMLFormElement>(null);
   // An effect, because the fields render their errors first.
   useEffect(() => form.current?.querySelector<HTMLElement>("[aria-invalid]")?.focus(), [error]);
   return (
     <FormError.Provider value={error}>
-      <form ref={form} class={className} onSubmit={submitHandler(onSubmit)}>
+      <form ref={form} id={id} class={className} onSubmit={submitHandler(onSubmit)}>
         {children}
         <Failure error={error} form={form.current} />
         {end}

@@ -9,8 +9,12 @@ export function hasWords(text: string, search: string): boolean {
 }
 
 /** A text with the words of a search that it has. */
-export function Marked({ text, search }: { text: string; search: string }) {
-  const ranges = rangesOf(text, search);
+export const Marked = ({ text, search }: { text: string; search: string }) => (
+  <MarkedRanges text={text} ranges={rangesOf(text, search)} />
+);
+
+/** @param ranges in their order */
+export function MarkedRanges({ text, ranges }: { text: string; ranges: [start: number, end: number][] }) {
   return (
     <>
       {ranges.flatMap(([start, end], place) => [

@@ -1,4 +1,4 @@
-import { computed, effect } from "@preact/signals";
+import { computed, effect, untracked } from "@preact/signals";
 import { UserError } from "../framework/errors.ts";
 import { pageSignal, tabSignal } from "../framework/signals.ts";
 import { setting } from "../framework/storage.ts";
@@ -101,8 +101,8 @@ function empty(): void {
   isUrlStale = false;
 }
 
-function followPlaying(): void {
-  if (!isPlaying.peek()) audio.pause();
+function followPlaying(isWanted: boolean): void {
+  if (!isWanted) audio.pause();
   else if (phase === "ready") start();
   // While it loads, it starts, or not, once its source is ready.
   else if (phase === "empty") {
@@ -263,8 +263,17 @@ export function startPlayback(source: UrlOf): void {
   urlOf = source;
   document.body.append(audio);
   followSystem();
-  track.subscribe(empty);
-  isPlaying.subscribe(followPlaying);
+  let opened: Track | null = null;
+  const followState = (file: Track | null, isWanted: boolean) => {
+    if (file !== opened) empty();
+    opened = file;
+    followPlaying(isWanted);
+  };
+  // In one effect, because both may change at once.
+  effect(() => {
+    const state = [track.value, isPlaying.value] as const;
+    untracked(() => followState(...state));
+  });
   seeks.subscribe(() => {
     if (phase === "ready") audio.currentTime = position.peek();
   });

@@ -1,16 +1,19 @@
 import { effect, useComputed } from "@preact/signals";
-import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Cue, cueAt, findCues, parseCues, textOf } from "../../cues.ts";
+import type { ComponentChildren, RefObject } from "preact";
+import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Cue, cueAt, findCues, parseCues, type Turn, textOf } from "../../cues.ts";
 import { fold } from "../../folding.ts";
 import { formatDuration } from "../parts/format.ts";
+import { Icon } from "../parts/icon.tsx";
 import { Marked } from "../parts/words.tsx";
-import { IconButton } from "./controls.tsx";
-import { position, seek, type Track, track } from "./player-state.ts";
+import { formatClip, IconButton } from "./controls.tsx";
+import { type Clip, clip, markClip } from "./playback.ts";
+import { isPlaying, momentOf, position, seek, type Track, track } from "./player-state.ts";
 
 /*
- * The transcript of a recording next to its player: the cue that is spoken is marked, a click seeks, and a search finds words.
- * If it is long, only the blocks near the visible part are in the page.
+ * The transcript of a recording below its player. It is a text: it can be selected, which marks the clip in which that is said,
+ * and copied. The cue that is spoken is marked, a click seeks, and a search finds words. If it is long, only the blocks near the
+ * visible part are in the page.
  */
 
 /** Cues of a block. */
@@ -21,22 +24,41 @@ const FADE_PIXELS = 32;
 const CUE_REMS = 2.25;
 /** Blocks are added before they can be seen. */
 const MARGIN = "600px 0px";
+/** The height that the button below a selection takes, for a mouse or a finger. */
+const CHIP_PIXELS = matchMedia("(pointer: coarse)").matches ? 52 : 36;
 /** On a narrow screen, a list of more cues is shortened. */
 const SHORT_CUES = 5;
+
+/** How a button copies a link to the marked clip: by the form of this id, or by itself. */
+type CopyClip = { form: string } | { onClick: () => void };
 
 interface TranscriptProps {
   file: Track;
   /** WebVTT. */
   vtt: string;
   language: string | null;
+  /** The words to find at first. */
+  search?: string | undefined;
+  copyClip: CopyClip;
   /** Stands next to the search. */
   children?: ComponentChildren;
 }
 
-export function Transcript({ file, vtt, language, children }: TranscriptProps) {
-  const cues = useMemo(() => parseCues(vtt), [vtt]);
+/** The cues as they are shown: a speaker is named once, until another one speaks. */
+function namedOnce(cues: Cue[]): Cue[] {
+  let before: string | null = null;
+  const nameOnce = ({ speaker, text }: Turn) => {
+    const isSame = speaker === before;
+    before = speaker;
+    return { speaker: isSame ? null : speaker, text };
+  };
+  return cues.map((cue) => ({ ...cue, turns: cue.turns.map(nameOnce) }));
+}
+
+export function Transcript({ file, vtt, language, search = "", copyClip, children }: TranscriptProps) {
+  const cues = useMemo(() => namedOnce(parseCues(vtt)), [vtt]);
   const texts = useMemo(() => cues.map((cue) => fold(textOf(cue))), [cues]);
-  const [query, setQuery] = useState("");
+  const [query, setQuery] = useState(search);
   const found = useMemo(() => findCues(texts, query), [texts, query]);
   const isFound = useMemo(() => new Set(found), [found]);
   const [match, setMatch] = useState(0);
@@ -47,6 +69,11 @@ export function Transcript({ file, vtt, language, children }: TranscriptProps) {
     setMatch(at);
     list.current?.show(found[at] ?? 0);
   };
+  // The page opens at the match that is heard there, or follows.
+  useEffect(() => {
+    const next = found.findIndex((at) => (cues[at]?.end ?? 0) > momentOf(file));
+    if (found.length > 0) go(Math.max(next, 0));
+  }, [search]);
   if (cues.length === 0 && !children) return null;
   const onFindKey = (event: KeyboardEvent) => {
     if (event.key !== "Enter" || found.length === 0) return;
@@ -93,6 +120,7 @@ export function Transcript({ file, vtt, language, children }: TranscriptProps) {
         found={isFound}
         query={query}
         match={found[match]}
+        copyClip={copyClip}
       />
       {cues.length > SHORT_CUES && (
         <button type="button" class="button transcript-all" aria-expanded={isAll} onClick={() => setAll(!isAll)}>
@@ -112,6 +140,7 @@ interface CueListProps {
   file: Track;
   cues: Cue[];
   language: string | null;
+  copyClip: CopyClip;
   /** Whether a narrow screen shows the list in full length, in the page. */
   isAll: boolean;
   /** The cues in which the words of the query are marked. */
@@ -121,12 +150,14 @@ interface CueListProps {
   handle: { current: CueListHandle | null };
 }
 
-function CueList({ file, cues, language, isAll, found, query, match, handle }: CueListProps) {
-  const scroller = useRef<HTMLOListElement>(null);
+function CueList({ file, cues, language, copyClip, isAll, found, query, match, handle }: CueListProps) {
+  const scroller = useRef<HTMLDivElement>(null);
   const blocks = Math.ceil(cues.length / BLOCK_CUES);
   const [shown, setShown] = useState<ReadonlySet<number>>(new Set([0]));
   /** The cue that the keyboard reaches by Tab. */
   const [stop, setStop] = useState(0);
+  /** Where a selection by keyboard began. */
+  const anchor = useRef(0);
   /** The cue to keep visible until the reader scrolls: blocks that come into the page move it. */
   const target = useRef({ at: -1, isFocused: false });
   /** Whether the list follows the recording: not once the reader has scrolled away. */
@@ -143,7 +174,7 @@ function CueList({ file, cues, language, isAll, found, query, match, handle }: C
     const cue = elementOf(at);
     if (!box || !cue) return;
     target.current.isFocused = false;
-    if (isFocused) cue.focus({ preventScroll: true });
+    if (isFocused) cue.querySelector("button")?.focus({ preventScroll: true });
     // Only the list scrolls, and not the page.
     if (!isVisible(box, cue)) box.scrollTop = cue.offsetTop - box.clientHeight / 3;
     // A list in full length moves the page, once, to what the reader looks for.
@@ -184,7 +215,7 @@ function CueList({ file, cues, language, isAll, found, query, match, handle }: C
         ),
       { root: isAll ? null : box, rootMargin: MARGIN },
     );
-    for (const block of box.children) observer.observe(block);
+    for (const block of box.querySelectorAll("[data-block]")) observer.observe(block);
     return () => observer.disconnect();
   }, [isAll]);
 
@@ -201,7 +232,7 @@ function CueList({ file, cues, language, isAll, found, query, match, handle }: C
   }, []);
 
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
     const last = cues.length - 1;
     const to = { ArrowUp: stop - 1, ArrowDown: stop + 1, Home: 0, End: last }[event.key];
     if (to === undefined) return;
@@ -210,17 +241,38 @@ function CueList({ file, cues, language, isAll, found, query, match, handle }: C
     setStop(at);
     isFollowing.current = false;
     reach(at, true);
+    if (!event.shiftKey) anchor.current = at;
+    const [from, until] = [elementOf(anchor.current), elementOf(at)];
+    if (!event.shiftKey || !from || !until) getSelection()?.removeAllRanges();
+    else if (at < anchor.current) getSelection()?.setBaseAndExtent(from, from.childNodes.length, until, 0);
+    else getSelection()?.setBaseAndExtent(from, 0, until, until.childNodes.length);
   };
   const onClick = ({ target }: MouseEvent) => {
     const cue = target instanceof Element && target.closest<HTMLElement>("[data-cue]");
-    if (!cue) return;
+    // A drag that has selected text ends with a click, too.
+    if (!cue || (!target.closest("button") && getSelection()?.isCollapsed === false)) return;
+    getSelection()?.removeAllRanges();
     const at = Number(cue.dataset.cue);
     setStop(at);
+    anchor.current = at;
     isFollowing.current = true;
+    if (clip.peek() === selectedClip.current) markClip(0, 0);
     seek(file, cues[at]?.start ?? 0);
   };
+  /** The clip that a selection has marked. A click in the text, which ends the selection, clears it. */
+  const selectedClip = useRef<Clip | null>(null);
+  const onSelect = (first: number, last: number) => {
+    isFollowing.current = false;
+    const part = cues.slice(first, last + 1);
+    const from = part[0]?.start ?? 0;
+    const total = file.durationSeconds ?? 0;
+    markClip(from, Math.min(total, Math.max(...part.map(({ end }) => end))));
+    selectedClip.current = clip.peek();
+    if (!isPlaying.peek() && momentOf(file) !== from) seek(file, from);
+  };
   return (
-    <ol
+    // biome-ignore lint/a11y/noStaticElementInteractions: the buttons in it are reached by keyboard.
+    <div
       ref={scroller}
       class="transcript-cues"
       data-short={!isAll && cues.length > SHORT_CUES}
@@ -233,25 +285,108 @@ function CueList({ file, cues, language, isAll, found, query, match, handle }: C
       // The scrollbar.
       onPointerDown={({ target, currentTarget }) => target === currentTarget && leave()}
     >
-      {Array.from({ length: blocks }, (_, block) => {
-        const from = block * BLOCK_CUES;
-        const part = cues.slice(from, from + BLOCK_CUES);
-        return (
-          <Block
-            key={block}
-            block={block}
-            from={from}
-            part={part}
-            found={found}
-            query={query}
-            isShown={shown.has(block)}
-            stop={stop >= from && stop < from + BLOCK_CUES ? stop : undefined}
-            match={match !== undefined && match >= from && match < from + BLOCK_CUES ? match : undefined}
-            spoken={spoken.peek()}
-          />
-        );
-      })}
-    </ol>
+      <ol>
+        {Array.from({ length: blocks }, (_, block) => {
+          const from = block * BLOCK_CUES;
+          const part = cues.slice(from, from + BLOCK_CUES);
+          return (
+            <Block
+              key={block}
+              block={block}
+              from={from}
+              part={part}
+              found={found}
+              query={query}
+              isShown={shown.has(block)}
+              stop={stop >= from && stop < from + BLOCK_CUES ? stop : undefined}
+              match={match !== undefined && match >= from && match < from + BLOCK_CUES ? match : undefined}
+              spoken={spoken.peek()}
+            />
+          );
+        })}
+      </ol>
+      {file.durationSeconds !== null && <Selected box={scroller} onSelect={onSelect} copyClip={copyClip} />}
+    </div>
+  );
+}
+
+/** Whether a range has some of the text of an element. */
+function hasTextOf(range: Range, element: Element): boolean {
+  const part = range.cloneRange();
+  if (!element.contains(part.startContainer)) part.setStartBefore(element);
+  if (!element.contains(part.endContainer)) part.setEndAfter(element);
+  return part.toString().trim() !== "";
+}
+
+/** The texts of cues that are selected, if the selection begins in the list. */
+function selectedTexts(box: Element, selection: Selection): HTMLElement[] {
+  if (selection.isCollapsed || selection.rangeCount === 0 || !box.contains(selection.anchorNode)) return [];
+  const range = selection.getRangeAt(0);
+  const texts = [...box.querySelectorAll<HTMLElement>("[data-cue] > p")].filter((text) => range.intersectsNode(text));
+  // It may begin after the end of one, and end before the start of one.
+  return texts.filter((text, at) => (at > 0 && at < texts.length - 1) || hasTextOf(range, text));
+}
+
+interface SelectedProps {
+  box: RefObject<HTMLElement | null>;
+  onSelect: (first: number, last: number) => void;
+  copyClip: CopyClip;
+}
+
+/** Below the selected text, the button that copies a link to the clip in which it is said. */
+function Selected({ box, onSelect, copyClip }: SelectedProps) {
+  const [place, setPlace] = useState<{ top: number; left: number } | null>(null);
+  const latest = useRef(onSelect);
+  latest.current = onSelect;
+  useEffect(() => {
+    let before = "";
+    let isPressed = false;
+    const follow = () => {
+      const [list, selection] = [box.current, getSelection()];
+      if (!list || !selection) return;
+      const texts = selectedTexts(list, selection);
+      const cues = texts.map((text) => Number(text.closest<HTMLElement>("[data-cue]")?.dataset.cue));
+      const [first, last] = [cues[0], cues.at(-1)];
+      const key = `${first} ${last}`;
+      if (first !== undefined && last !== undefined && key !== before) latest.current(first, last);
+      // While text is being selected, the button would cover what follows.
+      if (first === undefined || isPressed) setPlace(null);
+      else {
+        const [frame, end] = [list.getBoundingClientRect(), texts.at(-1)?.getBoundingClientRect() ?? new DOMRect()];
+        const lowest = Math.min(frame.bottom, innerHeight) - CHIP_PIXELS;
+        setPlace({
+          top: Math.min(end.bottom, lowest) - frame.top + list.scrollTop,
+          left: end.left - frame.left,
+        });
+      }
+      before = key;
+    };
+    const press = (event: PointerEvent) => {
+      isPressed = event.type === "pointerdown" && !(event.target as Element).closest(".transcript-clip");
+      follow();
+    };
+    document.addEventListener("selectionchange", follow);
+    for (const type of ["pointerdown", "pointerup", "pointercancel"] as const) document.addEventListener(type, press);
+    return () => {
+      document.removeEventListener("selectionchange", follow);
+      for (const type of ["pointerdown", "pointerup", "pointercancel"] as const)
+        document.removeEventListener(type, press);
+    };
+  }, []);
+  const marked = clip.value;
+  if (!place || !marked) return null;
+  return (
+    <button
+      type={"form" in copyClip ? "submit" : "button"}
+      {...copyClip}
+      class="button primary transcript-clip"
+      style={{ insetBlockStart: `${place.top}px`, left: `${place.left}px` }}
+      // The text stays selected.
+      onPointerDown={(event) => event.preventDefault()}
+      onMouseDown={(event) => event.preventDefault()}
+    >
+      <Icon name="link" /> Copy link to {formatClip(marked)}
+    </button>
   );
 }
 
@@ -268,24 +403,36 @@ interface BlockProps {
 }
 
 function Block({ block, from, part, found, query, isShown, stop, match, spoken }: BlockProps) {
+  const id = useId();
   if (!isShown) return <li data-block={block} style={{ blockSize: `${part.length * CUE_REMS}rem` }} />;
   return (
     <li data-block={block}>
       <ol start={from + 1}>
         {part.map((cue, index) => {
-          const [at, text] = [from + index, textOf(cue)];
+          const at = from + index;
+          const shown = (text: string) => (found.has(at) ? <Marked text={text} search={query} /> : text);
+          const time = formatDuration(Math.floor(cue.start));
           return (
-            <li key={at}>
-              <button
-                type="button"
-                data-cue={at}
-                data-match={match === at}
-                tabIndex={stop === at ? 0 : -1}
-                aria-current={spoken === at ? "true" : undefined}
-              >
-                <span class="quiet number">{formatDuration(Math.floor(cue.start))}</span>{" "}
-                <span dir="auto">{found.has(at) ? <Marked text={text} search={query} /> : text}</span>
-              </button>
+            <li key={at} data-cue={at} data-match={match === at} aria-current={spoken === at ? "true" : undefined}>
+              {cue.turns.map(({ speaker, text }, turn) => (
+                <>
+                  {speaker !== null && <strong dir="auto">{shown(speaker)}</strong>}
+                  {turn === 0 && (
+                    <button
+                      type="button"
+                      class="quiet number"
+                      tabIndex={stop === at ? 0 : -1}
+                      aria-label={`Go to ${time}`}
+                      aria-describedby={`${id}-${index}`}
+                    >
+                      {time}
+                    </button>
+                  )}
+                  <p dir="auto" id={turn === 0 ? `${id}-${index}` : undefined}>
+                    {shown(text)}
+                  </p>
+                </>
+              ))}
             </li>
           );
         })}
