@@ -1474,6 +1474,11 @@ export interface Api {
       isFull: boolean;
     };
   };
+  "POST /auth/v1/teams/{id}/search/rebuild": {
+    query: undefined;
+    body: undefined;
+    response: Message;
+  };
   "PUT /docs/v1/uploads/{id}/hold": {
     query: undefined;
     body: {

@@ -29,6 +29,12 @@ export class Teams extends Resource {
     return this.connection.json("PATCH /auth/v1/teams/{id}", { id, body: changes }, options);
   }
 
+  /** Deletes the index of what is said in a team's transcripts, and builds it again in the background. */
+  rebuildSearch(id: string, options?: CallOptions): Call<void> {
+    const input = { id, isIdempotent: true };
+    return this.connection.empty("POST /auth/v1/teams/{id}/search/rebuild", input, options);
+  }
+
   /** Deletes a team with everything that it has. Irreversible. The team stays visible as `deleting` for a while. */
   delete(id: string, options?: CallOptions): Call<void> {
     return this.connection.empty("DELETE /auth/v1/teams/{id}", { id }, options);

@@ -102,6 +102,7 @@ const WRITES: Record<WriteRoute, Noun | null> = {
   "POST /docs/v1/uploads/{id}/links": "link",
   "DELETE /docs/v1/links/{id}": "link",
   "POST /auth/v1/reconciliation": null,
+  "POST /auth/v1/teams/{id}/search/rebuild": null,
   "POST /docs/v1/folders": "file",
   "PATCH /docs/v1/folders": "file",
   "POST /docs/v1/folders/delete": "file",

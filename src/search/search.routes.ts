@@ -1,8 +1,10 @@
 import * as z from "zod";
+import { teamsTag } from "../accounts/teams.routes.ts";
 import { fileRecord, filesTag } from "../files/files.routes.ts";
 import { folder } from "../files/properties.routes.ts";
-import { readOperation } from "../http/operation.ts";
+import { readOperation, writeOperation } from "../http/operation.ts";
 import { cursorOf, DEFAULT_LIMIT, id, nameFilter, nextLinkHeader, pageLimit, setNextLink } from "../http/validation.ts";
+import { rebuildIndex } from "./rebuilding.ts";
 import { MATCHES_OF_FILE, MAX_MATCHES, searchTranscripts } from "./search.ts";
 import { MAX_TERMS, termsOf } from "./words.ts";
 
@@ -114,4 +116,20 @@ const search = readOperation(
   },
 );
 
-export const operations = { searchTranscripts: search };
+const rebuild = writeOperation(
+  "operator",
+  {
+    route: "POST /auth/v1/teams/{id}/search/rebuild",
+    tag: teamsTag,
+    summary: "Rebuild the search of a team",
+    sample: "await stowage.teams.rebuildSearch(id);",
+    description:
+      "Deletes the index of what is said in the team's transcripts, and builds it again in the background. Until then, searches have `isComplete: false`, and find what it has so far.",
+    success: { description: "The index is deleted.", message: "The search of the team is being rebuilt." },
+  },
+  async ({ deps, id }) => {
+    await rebuildIndex(deps, id);
+  },
+);
+
+export const operations = { searchTranscripts: search, rebuildSearch: rebuild };

@@ -23,6 +23,7 @@ const pathOf = (id: string) => `/docs/v1/uploads/${id}/transcript`;
 
 type Place = { world: World; team: Team };
 
+const rebuildPathOf = ({ team }: Place) => `/auth/v1/teams/${team.teamId}/search/rebuild`;
 const outcomeOf = (answer: Awaited<ReturnType<World["ask"]>>) =>
   answer === "dead" ? answer : (answer.code ?? answer.status);
 
@@ -239,10 +240,14 @@ describe("An index", () => {
     await world.runAlarms();
     await inIndex(team.teamId, ({ storage: { sql } }) => sql.exec("delete from indexed"));
     expect((await search(place)).ids).toEqual([]);
-    await world.deps().searchIndexes(team.teamId).rebuild();
+    const rebuild = () => world.call("POST", rebuildPathOf(place), { token: OPERATOR });
+    expect((await rebuild()).status).toBe(200);
     expect(await search(place)).toEqual({ ids: [], isComplete: false, isFull: false });
     await world.runAlarms();
     expect(await search(place)).toEqual({ ids: [id], isComplete: true, isFull: false });
+    // Not of a team that is being deleted.
+    await world.call("DELETE", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR });
+    expect([(await rebuild()).status, await isEmptyIndex(team.teamId)]).toEqual([404, false]);
   });
 });
 
@@ -379,6 +384,23 @@ describe("An index step", () => {
     expect(calls).toContain("D1 batch");
   });
 
+  test("leaves a complete index, whatever call of a rebuild and of the step after it dies or fails", async () => {
+    await runEveryFault<string, unknown>({
+      async prepare(place) {
+        const id = await spoken(place);
+        await runIndex(place);
+        return id;
+      },
+      async act(_, bindings, place) {
+        const rebuilt = await place.world.ask("POST", rebuildPathOf(place), { token: OPERATOR }, { bindings });
+        if (rebuilt !== "dead") await runIndex(place, bindings);
+      },
+      async verify(_, { state, ...place }) {
+        expect(await search(place)).toEqual({ ids: [state], isComplete: true, isFull: false });
+      },
+    });
+  });
+
   const indexing = async (_: unknown, bindings: ProxiedBindings, place: Place) => {
     await runIndex(place, bindings);
     return "indexed";
@@ -411,6 +433,7 @@ describe("An index step", () => {
     ["a deletion of the file", asking("DELETE", fileOf)],
     ["a deletion of the transcript", asking("DELETE", pathOf)],
     ["a restoration of the file", asking("POST", (id) => `/docs/v1/trash/${id}/restore`), inTrash],
+    ["a rebuild", asking("POST", (_, place) => rebuildPathOf(place), OPERATOR), indexed],
   ])("at the same time as %s leaves the index right in every order of their calls", async (_, change, prepare) => {
     // The invariants compare the index with the database.
     await runEveryOrder<string>({

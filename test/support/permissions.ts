@@ -101,7 +101,7 @@ export const PERMISSIONS: Record<string, Permission> = {
     "webhooks:write",
     "createWebhook updateWebhook deleteWebhook rotateWebhookSecret testWebhook replayEvents redeliver",
   ),
-  ...needing("", "createTeam listTeams updateTeam deleteTeam reconcile", {
+  ...needing("", "createTeam listTeams updateTeam deleteTeam rebuildSearch reconcile", {
     only: "operator",
     isOperators: true,
   }),

@@ -119,6 +119,14 @@ export function addTeamCommands(program: CommandUnknownOpts, defineForAll: Defin
     });
   }
   define(
+    teams.command("reindex").argument(...TEAM),
+    { ids: "teams", summary: "Rebuild the search of a team's transcripts" },
+    async ({ stowage, call, results }, [id]) => {
+      await stowage.teams.rebuildSearch(id, call);
+      results.print({ id, rebuilding: true }, [id, "search is being rebuilt"]);
+    },
+  );
+  define(
     withDeletion(teams.command("rm").argument(...TEAM)),
     { summary: "Delete a team with everything that it has; asks for its name", ids: "teams" },
     async (context, [id], { yes, dryRun }) => {

@@ -48,8 +48,8 @@ const CAPABILITIES: Record<string, Capability> = {
   },
   search: {
     paths: ["src/search", "test/support/search-objects.ts", "test/tools/bench/search.ts"],
-    words: /[sS]earch(?:Ind|Obj|Behind|Trans)|TeamIndex|\bSEARCH\b/,
-    names: /Search(?:Ind|Obj|Trans)|searchIndexes|INDEX_|\bSEARCH\b|search-objects|searchInvariant/,
+    words: /[sS]earch(?:Ind|Obj|Behind|Trans)|rebuildSearch|TeamIndex|\bSEARCH\b/,
+    names: /Search(?:Ind|Obj|Trans)|searchIndexes|rebuildSearch|INDEX_|\bSEARCH\b|search-objects|searchInvariant/,
     tests: /src\/search|search-objects|\/transcripts\?search|searchTranscripts|searchBehindSince/,
   },
   transcripts: {
