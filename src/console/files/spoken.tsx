@@ -27,9 +27,8 @@ export function useSpoken(words: string, filters: TranscriptFilters) {
     ["spoken", words, JSON.stringify(filters)],
     async (signal) => {
       if (!words) return { items: [], hasMore: false, isComplete: true };
-      const page = await search(words, filters, signal);
-      const { isComplete = true } = page as { isComplete?: boolean };
-      return { items: page.items, hasMore: page.next !== undefined, isComplete };
+      const { items, next, isComplete } = await search(words, filters, signal);
+      return { items, hasMore: next !== undefined, isComplete };
     },
     { of: ["file"], interval: () => INTERVAL_MILLISECONDS },
   );
