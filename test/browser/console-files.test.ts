@@ -1179,7 +1179,7 @@ describe("Organizing files", () => {
   exhaustive("searches on while pages are empty, and asks before it searches further", async ({ at }) => {
     const { page } = await at("/files", { files: ["Deep.txt"] });
     let requests = 0;
-    await page.route(/search=deep/, async (route) => {
+    await page.route(/\/uploads\?.*search=deep/, async (route) => {
       const url = route.request().url();
       if (++requests > 8) return route.continue({ url: url.replace(/&cursor=\w+/, "") });
       const headers = { Link: `<${url}&cursor=next>; rel="next"` };

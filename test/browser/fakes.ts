@@ -12,6 +12,9 @@ interface Success {
   /** Undefined: the response has only a message. */
   data?: unknown;
   headers?: Record<string, string>;
+  /** What the page of a search says besides. */
+  isComplete?: boolean;
+  isFull?: boolean;
 }
 interface Failure {
   code: string;

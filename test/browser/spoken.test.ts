@@ -73,7 +73,10 @@ describe("The search for what is said", () => {
     await expect.poll(() => secondsOf(page)).toBeGreaterThan(20);
   });
 
-  test("says on a phone that it searches, that nobody says so, or why it can't know", async ({ at, problems }) => {
+  test("says on a phone that it searches, that nobody says so, that it can't know yet, or why not", async ({
+    at,
+    problems,
+  }) => {
     problems.allow(/status of 503/);
     const { page } = await at("/files", { files: ["notes.txt"], width: 390, height: 844 });
     const group = page.getByRole("region", { name: "In transcripts" });
@@ -94,7 +97,14 @@ describe("The search for what is said", () => {
     await page.getByLabel("Search files").fill("note");
     await expect(group.getByRole("alert")).toBeVisible();
     await page.unroute("**/docs/v1/transcripts?**");
+    await page.route(
+      "**/docs/v1/transcripts?**",
+      (route) => respond(route, { data: [], isComplete: false, isFull: false }),
+      { times: 1 },
+    );
     await button(page, "Try again").click();
+    await expect(group.getByRole("status")).toHaveText("Transcripts are still being indexed, so there may be more.");
+    // It asks again until the index is complete.
     await expect(group.getByRole("status")).toHaveText("Nobody says “note” in a transcript.");
     await expectNoSidewaysScroll(page);
   });
