@@ -175,8 +175,10 @@ function CueList({ file, cues, language, copyClip, isAll, found, query, match, h
     if (!box || !cue) return;
     target.current.isFocused = false;
     if (isFocused) cue.querySelector("button")?.focus({ preventScroll: true });
-    // Only the list scrolls, and not the page.
+    // To follow the recording, only the list scrolls, and not the page.
     if (!isVisible(box, cue)) box.scrollTop = cue.offsetTop - box.clientHeight / 3;
+    // What the keyboard reaches may be below the window.
+    if (isFocused) cue.scrollIntoView({ block: "nearest" });
     // A list in full length moves the page, once, to what the reader looks for.
     if (!isAll || isFollowing.current) return;
     cue.scrollIntoView({ block: "nearest" });
