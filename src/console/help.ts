@@ -1,7 +1,7 @@
 import { fileActions } from "./files/file-actions.tsx";
 import type { FileRow } from "./files/file-rows.ts";
 import { type Actions, allowed } from "./framework/action.tsx";
-import { PALETTE_KEYS } from "./palette.tsx";
+import { PALETTE_KEYS, PALETTE_LABEL } from "./palette.tsx";
 import { visibleSections } from "./sections.ts";
 import { uploadFiles } from "./uploads/drop-zone.tsx";
 
@@ -46,7 +46,7 @@ export function help(): Record<string, Record<string, string>> {
   );
   return {
     Everywhere: {
-      [PALETTE_KEYS]: "Find files, folders, pages, and actions",
+      [PALETTE_KEYS]: PALETTE_LABEL,
       "/": "Search this page",
       ...Object.fromEntries(destinations),
       "?": "Show these shortcuts",

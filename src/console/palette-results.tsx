@@ -1,7 +1,7 @@
 import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { recordingOf } from "./files/file-rows.ts";
-import { INCOMPLETE, type Match, playMatch, Sentence, urlOfMatch, useSpoken } from "./files/spoken.tsx";
+import { type Match, missingOf, playMatch, Sentence, urlOfMatch, useSpoken } from "./files/spoken.tsx";
 import { useAllFolders } from "./folders/folder-data.ts";
 import { newFolder } from "./folders/folders.tsx";
 import { type Actions, allowed, perform } from "./framework/action.tsx";
@@ -13,7 +13,7 @@ import { leave } from "./leaving.tsx";
 import { copy } from "./parts/copy.tsx";
 import { formatDuration } from "./parts/format.ts";
 import { Icon, type IconName } from "./parts/icon.tsx";
-import { hasWords, Marked } from "./parts/words.tsx";
+import { hasWords, Marked, quoted } from "./parts/words.tsx";
 import { visibleSections } from "./sections.ts";
 
 /* The results of the palette. They are loaded after its field, which keeps what is typed in the meantime. */
@@ -73,8 +73,16 @@ function commands(openHelp: () => void): Result[] {
   ];
 }
 
+interface Matches {
+  matches: Result[];
+  spoken: Result[];
+  status: string;
+  isLoading: boolean;
+  isSaidLoading: boolean;
+}
+
 /** Folders and files that match, and what is said in transcripts; without a search, the newest files. */
-function useMatches(typed: string): { matches: Result[]; spoken: Result[]; status: string; isLoading: boolean } {
+function useMatches(typed: string): Matches {
   const [search, setSearch] = useState("");
   useEffect(() => {
     const timer = setTimeout(() => setSearch(typed.trim()), TYPING_MILLISECONDS);
@@ -118,7 +126,7 @@ function useMatches(typed: string): { matches: Result[]; spoken: Result[]; statu
       run: () => navigate(href(`/files/${file._id}`)),
     })),
   ];
-  const isSaidLoading = said.isLoading || typed.trim() !== search;
+  const isSaidLoading = said.isSearching || typed.trim() !== search;
   const spoken = (isSaidLoading ? [] : (said.items ?? [])).flatMap(({ file, matches: found, matchCount }) => [
     ...found.slice(0, MAX_SPOKEN).map((match) => ({
       key: `${file._id} ${match.startSeconds} ${match.text}`,
@@ -139,7 +147,7 @@ function useMatches(typed: string): { matches: Result[]; spoken: Result[]; statu
             detail: file.name,
             note: "",
             icon: "search" as const,
-            run: () => navigate(href("/files", { search })),
+            run: () => navigate(href(`/files/${file._id}`, { q: search })),
           },
         ]
       : []),
@@ -151,10 +159,8 @@ function useMatches(typed: string): { matches: Result[]; spoken: Result[]; statu
         ? "Transcripts can't be searched right now."
         : isSaidLoading
           ? "Searching transcripts…"
-          : said.isComplete
-            ? ""
-            : INCOMPLETE;
-  return { matches, spoken, status, isLoading };
+          : missingOf(said);
+  return { matches, spoken, status, isLoading, isSaidLoading };
 }
 
 export interface PaletteResultsProps {
@@ -173,14 +179,18 @@ export interface PaletteResultsProps {
 export function PaletteResults({ id, typed, pressed, active, openHelp, onClose }: PaletteResultsProps) {
   const list = useRef<HTMLDivElement>(null);
   const place = useSignal(0);
-  const { matches, spoken, status, isLoading } = useMatches(typed);
+  const { matches, spoken, status, isLoading, isSaidLoading } = useMatches(typed);
   const named = [...commands(openHelp).filter(({ label }) => hasWords(label, typed)), ...matches];
   const results = [...named, ...spoken];
-  const latest = useRef(results);
-  latest.current = results;
+  const isWaiting = isLoading || isSaidLoading;
+  const latest = useRef({ results, isWaiting });
+  latest.current = { results, isWaiting };
   const placeIn = ({ length }: Result[]) => Math.max(0, Math.min(place.value, length - 1));
   const at = placeIn(results);
+  /** Whether Enter was pressed before anything is found. */
+  const isEntered = useRef(false);
   const choose = (result: Result | undefined) => {
+    isEntered.current = !result && latest.current.isWaiting;
     if (!result) return;
     onClose();
     result.run();
@@ -188,16 +198,23 @@ export function PaletteResults({ id, typed, pressed, active, openHelp, onClose }
   // The first result is selected again for another text.
   useLayoutEffect(() => {
     place.value = 0;
+    isEntered.current = false;
   }, [typed]);
   useSignalEffect(() => {
     const keys = pressed.value;
     if (keys.length === 0) return;
     pressed.value = [];
     for (const key of keys) {
-      const now = latest.current;
+      const now = latest.current.results;
       if (key === "Enter") choose(now[placeIn(now)]);
       else place.value = (placeIn(now) + (key === "ArrowDown" ? 1 : -1) + now.length) % (now.length || 1);
     }
+  });
+  // Files come before what is said, so it waits for them.
+  useEffect(() => {
+    if (!isEntered.current || isLoading) return;
+    if (results[at]) choose(results[at]);
+    else isEntered.current = isSaidLoading;
   });
   useLayoutEffect(() => {
     active.value = results[at] ? `${id}-${at}` : undefined;
@@ -217,7 +234,7 @@ export function PaletteResults({ id, typed, pressed, active, openHelp, onClose }
       <span class="two-lines">
         {result.match && <Sentence match={result.match} />}
         <bdi class={result.match && "quiet"}>
-          <Marked text={result.label} search={typed} />
+          {result.match ? result.label : <Marked text={result.label} search={typed} />}
         </bdi>
         {result.detail && (
           <bdi class="quiet">
@@ -246,7 +263,7 @@ export function PaletteResults({ id, typed, pressed, active, openHelp, onClose }
         {status}
       </p>
       {results.length === 0 && status === "" && (
-        <p class="quiet">{isLoading ? "Searching…" : `Nothing found for “${typed}”`}</p>
+        <p class="quiet">{isLoading ? "Searching…" : `Nothing found for ${quoted(typed)}`}</p>
       )}
     </>
   );

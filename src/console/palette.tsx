@@ -7,14 +7,14 @@ import { script } from "./framework/script.tsx";
 
 /** The keys that open it, as they are labeled on the keyboard. */
 export const PALETTE_KEYS = /Mac|iP/.test(navigator.platform) ? "⌘ K" : "Ctrl K";
-const LABEL = "Find files, folders, pages, and actions";
+export const PALETTE_LABEL = "Find files, what is said in them, folders, pages, and actions";
 /** The keys that the results handle. */
 const RESULT_KEYS = ["ArrowDown", "ArrowUp", "Enter"];
 
 const results = script(() => import("./palette-results.tsx"));
 const PaletteResults = results.view(({ PaletteResults }) => PaletteResults);
 
-/** Finds files, folders, pages, and actions by typing. */
+/** Finds files, what is said in them, folders, pages, and actions by typing. */
 export function Palette({ openHelp, onClose }: { openHelp: () => void; onClose: () => void }) {
   const id = useId();
   const [typed, setTyped] = useState("");
@@ -22,7 +22,7 @@ export function Palette({ openHelp, onClose }: { openHelp: () => void; onClose: 
   const active = useSignal<string | undefined>(undefined);
   const combobox: object = {
     role: "combobox",
-    "aria-label": LABEL,
+    "aria-label": PALETTE_LABEL,
     "aria-expanded": results.loaded.value !== null,
     "aria-controls": id,
     "aria-activedescendant": active.value,
@@ -37,7 +37,7 @@ export function Palette({ openHelp, onClose }: { openHelp: () => void; onClose: 
     <Dialog title="Find or do something" class="palette" isTitleHidden onClose={onClose}>
       <input
         type="search"
-        placeholder={`${LABEL}…`}
+        placeholder={`${PALETTE_LABEL}…`}
         autocomplete="off"
         spellcheck={false}
         value={typed}

@@ -204,7 +204,7 @@ describe("Palette", () => {
     await team.stowage.files.update(id, { folder: "Nights" });
     const { page } = await at("/usage", { team });
     await page.keyboard.press("Control+k");
-    const field = page.getByRole("combobox", { name: "Find files, folders, pages, and actions" });
+    const field = page.getByRole("combobox", { name: "Find files, what is said in them, folders, pages, and actions" });
     await expect(field).toBeFocused();
     await page.keyboard.type("night");
     const results = page.getByRole("listbox", { name: "Results" }).getByRole("option");

@@ -93,7 +93,10 @@ describe("File list", () => {
     await team.stowage.files.update(id, { folder: "box", tags: ["live"], reference: "episode-12" });
     const { page } = await at("/files", { team });
     const field = page.getByLabel("Search files");
-    await expect(field).toHaveAttribute("placeholder", "Search name, title, artist, tag, folder, or reference");
+    await expect(field).toHaveAttribute(
+      "placeholder",
+      "Search name, title, artist, tag, folder, reference, or transcript",
+    );
     for (const text of ["stowage", "box", "live", "episode"]) {
       await field.fill(text);
       await expect(page).toHaveURL(new RegExp(`search=${text}$`));

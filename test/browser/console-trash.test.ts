@@ -198,7 +198,9 @@ describe("Trash page", () => {
   exhaustive("is found in the palette, if the session may delete files", async ({ atTrash }) => {
     const { page, team } = await atTrash("/files");
     await button(page, "Find… Ctrl K").click();
-    await page.getByRole("combobox", { name: "Find files, folders, pages, and actions" }).fill("trash");
+    await page
+      .getByRole("combobox", { name: "Find files, what is said in them, folders, pages, and actions" })
+      .fill("trash");
     await page.keyboard.press("Enter");
     await expect(heading(page, "Trash")).toBeFocused();
 

@@ -1,9 +1,10 @@
+import type { Locator } from "@playwright/test";
 import { describe } from "vitest";
 import { newTeam, type Team, upload } from "../support/team.ts";
 import { expectGoodLooks, expectNoSidewaysScroll } from "./appearance.ts";
 import { test } from "./console.ts";
 import { respond } from "./fakes.ts";
-import { button, heading, player, secondsOf } from "./locators.ts";
+import { button, heading, player, row, secondsOf } from "./locators.ts";
 import { silence } from "./sounds.ts";
 import { expect } from "./support.ts";
 
@@ -26,6 +27,8 @@ async function recordingOf(team: Team) {
   return id;
 }
 
+const matches = (group: Locator) => group.getByRole("listitem").getByRole("listitem").getByRole("link");
+
 describe("The search for what is said", () => {
   test("plays a recording from the sentence that it finds, by keyboard alone", async ({ at }) => {
     const team = await newTeam();
@@ -37,18 +40,25 @@ describe("The search for what is said", () => {
     await expect(match.locator("mark")).toHaveText(["café", "open"]);
     await expect(group).toContainText("night shift.wav");
     await page.getByLabel("Search files").fill("lock");
-    await expect(group.getByRole("link")).toHaveCount(3);
+    await expect(matches(group)).toHaveCount(3);
+    await expect(group.getByRole("status")).toHaveText("4 places in 1 recording");
+    await expect(group.getByRole("heading", { name: "night shift.wav" }).getByRole("link")).toHaveAttribute(
+      "href",
+      `/console/files/${id}`,
+    );
     await expectGoodLooks(page, "files-spoken");
-    const more = group.getByRole("button", { name: "More in this recording (1)" });
+    const more = group.getByRole("button", { name: "More in night shift.wav (1)" });
     await more.focus();
     await page.keyboard.press("Enter");
-    await expect(group.getByRole("link")).toHaveCount(4);
-    await expect(group.getByRole("link").last()).toBeFocused();
+    await expect(matches(group)).toHaveCount(4);
+    await expect(matches(group).last()).toBeFocused();
     await page.keyboard.press("Home");
     await page.keyboard.press("ArrowDown");
     await expect(group.getByRole("link", { name: /^0:45/ })).toBeFocused();
     await page.keyboard.press("Escape");
     await expect(page.getByLabel("Search files")).toBeFocused();
+    await page.keyboard.press("ArrowDown");
+    await expect(matches(group).first()).toBeFocused();
     await group.getByRole("link", { name: /^0:45/ }).focus();
     await page.keyboard.press("Enter");
     await expect(page).toHaveURL(new RegExp(`/files/${id}\\?t=45&q=lock$`));
@@ -71,6 +81,57 @@ describe("The search for what is said", () => {
     await page.keyboard.press("Enter");
     await expect(page).toHaveURL(new RegExp(`/files/${id}\\?t=20&q=cafe$`));
     await expect.poll(() => secondsOf(page)).toBeGreaterThan(20);
+    // Enter waits for what is found.
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("lock opens");
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveURL(new RegExp(`/files/${id}\\?t=10&q=lock\\+opens$`));
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("lock");
+    await group.getByRole("option", { name: "More in this recording" }).click();
+    await expect(page).toHaveURL(new RegExp(`/files/${id}\\?q=lock$`));
+  });
+
+  test("keeps what it found, as such, while it searches for other words, and says where it searches", async ({
+    at,
+  }) => {
+    const team = await newTeam();
+    const id = await recordingOf(team);
+    await team.stowage.files.update(id, { folder: "nights" });
+    const { page } = await at("/files?folder=nights", { team });
+    const group = page.getByRole("region", { name: "In transcripts in this folder" });
+    await page.getByLabel("Search files").fill("lock");
+    await expect(matches(group)).toHaveCount(3);
+    let proceed = () => {};
+    const held = new Promise<void>((resolve) => {
+      proceed = resolve;
+    });
+    await page.route("**/docs/v1/transcripts?**", async (route) => {
+      await held;
+      await route.continue();
+    });
+    await page.getByLabel("Search files").fill("cafe");
+    await expect(group.getByRole("status")).toHaveText("Searching transcripts…");
+    await expect(group).toHaveAttribute("aria-busy", "true");
+    await expect(matches(group).first()).toHaveAttribute("href", /q=lock$/);
+    proceed();
+    await expect(group.getByRole("status")).toHaveText("1 place in 1 recording");
+    await expect(matches(group)).toHaveAttribute("href", /\?t=20&q=cafe$/);
+    await expect(page.getByText("No files found by name")).toBeVisible();
+    await expect(page.getByRole("heading", { name: /^No files found/ })).toHaveCount(0);
+    await group.getByRole("link", { name: "Search all files" }).click();
+    await expect(page).toHaveURL(/\/files\?search=cafe$/);
+    const all = page.getByRole("region", { name: "In transcripts", exact: true });
+    // Recordings are audio. Another filter hides them, and says so.
+    await page.getByRole("combobox", { name: "Type" }).selectOption("Audio");
+    await expect(matches(all)).toHaveCount(1);
+    await page.getByRole("combobox", { name: "Type" }).selectOption("Text");
+    await expect(all).toContainText("Filters don't apply to transcripts.");
+    await all.getByRole("link", { name: "Clear them" }).click();
+    await expect(matches(all)).toHaveCount(1);
+    await page.getByLabel("Search files").fill('"no line at all"');
+    await expect(page.getByRole("heading", { name: "No files found for “no line at all”" })).toBeVisible();
+    await expect(all.getByRole("status")).toHaveText("Nobody says “no line at all” in a transcript.");
   });
 
   test("says on a phone that it searches, that nobody says so, that it can't know yet, or why not", async ({
@@ -88,13 +149,15 @@ describe("The search for what is said", () => {
       await held;
       await route.continue();
     });
-    await page.getByLabel("Search files").fill("notes");
+    await page.getByLabel("Search files").fill("note");
     await expect(group.getByRole("status")).toHaveText("Searching transcripts…");
     proceed();
-    await expect(group.getByRole("status")).toHaveText("Nobody says “notes” in a transcript.");
+    // The file that is found is enough.
+    await expect(group).toHaveCount(0);
+    await expect(row(page, "notes.txt")).toBeVisible();
     await page.unroute("**/docs/v1/transcripts?**");
     await page.route("**/docs/v1/transcripts?**", (route) => respond(route, { code: "unavailable" }));
-    await page.getByLabel("Search files").fill("note");
+    await page.getByLabel("Search files").fill("nobody");
     await expect(group.getByRole("alert")).toBeVisible();
     await page.unroute("**/docs/v1/transcripts?**");
     await page.route(
@@ -103,9 +166,16 @@ describe("The search for what is said", () => {
       { times: 1 },
     );
     await button(page, "Try again").click();
-    await expect(group.getByRole("status")).toHaveText("Transcripts are still being indexed, so there may be more.");
+    await expect(group.getByRole("status")).toHaveText("Nothing yet: transcripts are still being indexed.");
     // It asks again until the index is complete.
-    await expect(group.getByRole("status")).toHaveText("Nobody says “note” in a transcript.");
+    await expect(group.getByRole("status")).toHaveText("Nobody says “nobody” in a transcript.");
+    await page.route("**/docs/v1/transcripts?**", (route) =>
+      respond(route, { data: [], isComplete: false, isFull: true }),
+    );
+    await page.getByLabel("Search files").fill("no one");
+    await expect(group.getByRole("status")).toHaveText(
+      "The search has only the transcripts of the newest files: there are more than it holds.",
+    );
     await expectNoSidewaysScroll(page);
   });
 });

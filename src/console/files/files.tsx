@@ -17,7 +17,7 @@ import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { hasWords } from "../parts/words.tsx";
+import { hasWords, quoted } from "../parts/words.tsx";
 import { playFrom, type Track } from "../sound/player-state.ts";
 import { uploadFiles, uploadFolder } from "../uploads/drop-zone.tsx";
 import { fileActions } from "./file-actions.tsx";
@@ -49,10 +49,20 @@ export function Files() {
     await more?.();
     if (location.href === url) setQuery({ pages: String(list.pages + 1) });
   };
-  // The other filters are about files, and not about what is said in them.
-  const isSpoken = view.search.trim() !== "" && !FILTERS.some((name) => name !== "user" && query.value.get(name));
-  const spoken = isSpoken && (
-    <Spoken words={view.search.trim()} filters={{ under: folder || undefined, uploadedBy: view.filters.uploadedBy }} />
+  const words = view.search.trim();
+  // The other filters are about files, and not about what is said in them. Most recordings are audio.
+  const isFilteredOut = FILTERS.some((name) => {
+    const value = query.value.get(name);
+    return value && name !== "user" && value !== "audio file";
+  });
+  const noFiles = isEmptyOfFiles && !more && <NoFiles list={list} />;
+  const spoken = words !== "" && !isFilteredOut && (
+    <Spoken
+      words={words}
+      filters={{ under: folder || undefined, uploadedBy: view.filters.uploadedBy }}
+      hasFiles={!isEmptyOfFiles}
+      noFiles={noFiles}
+    />
   );
   const count = rows && countOf(rows.length, "file");
   const isWholeFolder = folder && rows && !isEmpty && !more && !shown.isFiltered;
@@ -81,7 +91,7 @@ export function Files() {
             <SearchField
               name="search"
               label="Search files"
-              hint="Search name, title, artist, tag, folder, or reference"
+              hint="Search name, title, artist, tag, folder, reference, or transcript"
             />
           }
           rare={{
@@ -90,7 +100,13 @@ export function Files() {
             ),
             user: !seesOwnFilesOnly() && <UserChoice key="user" name="user" label="Uploaded by" all="All users" />,
           }}
-          status={shown.isFiltered && count && (more ? `${count} shown, and there are more` : count)}
+          status={
+            shown.isFiltered && count && more ? (
+              `${count} shown, and there are more`
+            ) : (
+              <span class={spoken && isEmptyOfFiles ? "visually-hidden" : undefined}>{shown.isFiltered && count}</span>
+            )
+          }
         >
           <ChoiceFilter name="type" label="Type" all="All types" options={TYPE_LABELS} />
           <DateFilter />
@@ -111,7 +127,7 @@ export function Files() {
           onDragStart={(event, dragged) => startDrag(event, dragged, chosen)}
         />
       ) : (
-        rows && !more && <NoFiles list={list} />
+        !spoken && noFiles
       )}
       {rows?.length === 0 && more && <p class="quiet">No matches so far. Keep searching?</p>}
       <More
@@ -119,6 +135,16 @@ export function Files() {
         label={rows?.length ? "Load more" : "Search more"}
       />
       {!isEmptyOfFiles && spoken}
+      {words !== "" && isFilteredOut && (
+        <section class="spoken stack" aria-labelledby="spoken">
+          <h2 id="spoken">In transcripts</h2>
+          <p class="quiet">
+            Filters don't apply to transcripts.{" "}
+            <a href={href("/files", { folder, search: words, user: view.filters.uploadedBy })}>Clear them</a> to search
+            what is said.
+          </p>
+        </section>
+      )}
       {chosen.length > 0 && (
         <SelectionBar
           chosen={chosen}
@@ -183,9 +209,10 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
   const { isFiltered, folder, folders, search } = shown;
   if (isFiltered)
     return (
-      <Empty title={search ? `No files found for “${search}”` : "No matching files"}>
+      <Empty title={search ? `No files found for ${quoted(search)}` : "No matching files"}>
         <p>
-          {search && "A search finds files with every word in their name, title, artist, tags, folder, or reference. "}
+          {search &&
+            "A search finds files with every word in their name, title, artist, tags, folder, or reference, and recordings in which somebody says them. "}
           Try a different search or clear the filters.
         </p>
         <p class="actions">
@@ -194,7 +221,9 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
               Search all files
             </a>
           )}
-          <ClearFilters kept={{ folder }} />
+          <span class="narrow-only">
+            <ClearFilters kept={{ folder }} />
+          </span>
         </p>
       </Empty>
     );

@@ -13,6 +13,10 @@ export const Marked = ({ text, search }: { text: string; search: string }) => (
   <MarkedRanges text={text} ranges={rangesOf(text, search)} />
 );
 
+/** The words of a search in quotation marks; those of a search for phrases have them. */
+export const quoted = (search: string): string =>
+  search.includes('"') ? search.replaceAll(/"([^"]*)"?/g, "“$1”") : `“${search}”`;
+
 /** @param ranges in their order */
 export function MarkedRanges({ text, ranges }: { text: string; ranges: [start: number, end: number][] }) {
   return (
