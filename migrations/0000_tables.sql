@@ -54,6 +54,7 @@ CREATE TABLE `teams` (
 	`bytes` integer DEFAULT 0 NOT NULL,
 	`trash_files` integer DEFAULT 0 NOT NULL,
 	`trash_bytes` integer DEFAULT 0 NOT NULL,
+	`notification_email` text,
 	`retention_days` integer,
 	`retention_by` text,
 	`retention_reached` text DEFAULT '' NOT NULL,

@@ -8,6 +8,7 @@ import { DAY } from "../platform/system.ts";
 import { API_KEY_EVENTS } from "./account-event-types.ts";
 import { decryptToken, encryptionContext, nextNotice } from "./key-rows.ts";
 import { apiKeys, isApiKey, isExpiring, isSession } from "./keys.schema.ts";
+import { type Notice, notifyTeams } from "./mails.ts";
 
 /* The recovery job on keys and sessions: other master keys, those about to expire, expired ones, and those of deleted teams. */
 
@@ -47,9 +48,9 @@ async function removeExpiredKeys(deps: Deps) {
   return { sessionsRemoved: sessions.length, keysRemoved: keys.length };
 }
 
-/** Keys of a batch, and teams whose keys it takes: more than 2,000 a day. */
+/** Keys of a batch, and teams whose keys it takes: about 1,700 teams a day. */
 const EXPIRING_KEYS = 100;
-const EXPIRING_TEAMS = 7;
+const EXPIRING_TEAMS = 6;
 
 /**
  * Records that keys are about to expire, each once for a notice that has become due. After an outage it skips the notices that a
@@ -59,8 +60,13 @@ async function announceExpiry(deps: Deps) {
   const { db } = deps;
   const now = deps.system.now();
   const isDue = and(isExpiring, lte(apiKeys.expiryNoticeAt, now));
-  const { id, teamId, expiresAt } = apiKeys;
-  const due = db.select({ id, teamId }).from(apiKeys).where(isDue).orderBy(apiKeys.expiryNoticeAt).limit(EXPIRING_KEYS);
+  const { id, teamId, name, expiresAt } = apiKeys;
+  const due = db
+    .select({ id, teamId, name, expiresAt })
+    .from(apiKeys)
+    .where(isDue)
+    .orderBy(apiKeys.expiryNoticeAt)
+    .limit(EXPIRING_KEYS);
   const rows = await read(deps, due);
   const ofTeams = [...Map.groupBy(rows, (row) => row.teamId)].slice(0, EXPIRING_TEAMS);
   const areDue = (keys: { id: string }[]) => and(isOneOf(id, idsOf(keys)), isDue);
@@ -84,7 +90,19 @@ async function announceExpiry(deps: Deps) {
     .set({ expiryNoticeAt: nextNotice(now) })
     .where(areDue(announced));
   const done = await writeWithEvent(deps, { events, note }, { isIdempotent: true, caller: null });
+  deps.after(
+    notifyTeams(
+      deps,
+      ofTeams.map(([ofTeam, keys]) => expiryNotice(deps, ofTeam, keys)),
+    ),
+  );
   return { expiriesAnnounced: done.note.meta.changes };
+}
+
+function expiryNotice({ settings }: Deps, teamId: string, keys: { name: string; expiresAt: number | null }[]): Notice {
+  const lines = keys.map(({ name, expiresAt }) => `- ${name}: ${new Date(expiresAt ?? 0).toUTCString()}`);
+  const text = `These API keys expire soon:\n\n${lines.join("\n")}\n\nRotate them, or create others: ${settings.publicUrl ?? ""}/console/keys`;
+  return { teamId, subject: "an API key expires soon", text };
 }
 
 const idsOf = (keys: { id: string }[]) => keys.map(({ id }) => id);

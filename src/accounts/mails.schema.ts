@@ -6,7 +6,7 @@ export const sentMails = sqliteTable(
   {
     id: text().primaryKey(),
     teamId: text("team_id").notNull(),
-    /** Empty if the email could not be sent: then the next one need not wait. */
+    /** Empty if the email could not be sent, so that the next one need not wait, or if it went to the address of the team. */
     userId: text("user_id").notNull(),
     /** The mailbox: the email as it is compared, without a `+tag`. Empty as above. */
     mailbox: text().notNull(),

@@ -1,14 +1,15 @@
-import { and, eq, gt, gte, lte, max, ne, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, gte, inArray, isNotNull, lte, max, ne, not, or, type SQL, sql } from "drizzle-orm";
 import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { deleteFirst, hasRow, insertWhere, write } from "../platform/db.ts";
 import { DAY, HOUR, MINUTE, newId, SECOND } from "../platform/system.ts";
 import { sentMails } from "./mails.schema.ts";
+import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
 import { isUser, type UserKey } from "./users.ts";
 
 /*
- * The limits of emails to users. The service vouches for each with the operator's domain, so no caller may fill a mailbox with them,
+ * The limits of emails to users and to the addresses of teams. The service vouches for each with the operator's domain, so no caller may fill a mailbox with them,
  * and no team may spend what the domain may send. An email that can't be sent counts for the day, too.
  */
 
@@ -28,13 +29,26 @@ const mailbox = sql<string>`iif(instr(${users.emailKey}, '+') between 2 and inst
   substr(${users.emailKey}, 1, instr(${users.emailKey}, '+') - 1) || substr(${users.emailKey}, instr(${users.emailKey}, '@')),
   ${users.emailKey})`;
 
+const WHY_NOTIFIED = "You get this email because the operator of the service has entered your address for the team.";
+
 export type MailRefusal = "mail_paused" | "mails_exceeded";
 
 /** Anyone can ask for resets, which leave the other half of a day to invitations. */
 export const RESET_SHARE = 0.5;
 
+/** Whether the emails of a day reach a number: those of a team, or of the database. */
+const areSent = ({ db, system }: Deps, most: number, where?: SQL) => {
+  const ofDay = db
+    .select({ id: sentMails.id })
+    .from(sentMails)
+    .where(and(where, gt(sentMails.sentAt, system.now() - DAY)))
+    .limit(most);
+  return sql`(select count(*) from ${ofDay}) >= ${most}`;
+};
+
 /** An email to a user, which is sent after a batch, and may take a share of the emails of a day. */
-export function newMail({ db, system }: Deps, user: UserKey, share = 1) {
+export function newMail(deps: Deps, user: UserKey, share = 1) {
+  const { db, system } = deps;
   const id = newId(system, db.number);
   const now = system.now();
   // A repeated batch finds its own row.
@@ -45,14 +59,7 @@ export function newMail({ db, system }: Deps, user: UserKey, share = 1) {
     gte(sentMails.sentAt, now - MAIL_PAUSE_MILLISECONDS),
     isOther,
   );
-  const isFull = (most: number, ofTeam?: SQL) => {
-    const ofDay = db
-      .select({ id: sentMails.id })
-      .from(sentMails)
-      .where(and(ofTeam, gt(sentMails.sentAt, now - DAY), isOther))
-      .limit(most);
-    return sql`(select count(*) from ${ofDay}) >= ${most}`;
-  };
+  const isFull = (most: number, ofTeam?: SQL) => areSent(deps, most, and(ofTeam, isOther));
   const refusals: Record<MailRefusal, SQL> = {
     mail_paused: hasRow(sentMails, isRecent),
     mails_exceeded: sql`(${isFull(MAX_TEAM_MAILS * share, eq(sentMails.teamId, user.teamId))} or ${isFull(MAX_MAILS * share)})`,
@@ -98,6 +105,54 @@ export async function sendMail(deps: Deps, id: string, mail: { to: string; subje
     const failed = deps.db.update(sentMails).set({ userId: "", mailbox: "" }).where(eq(sentMails.id, id));
     await write(deps, failed, { isIdempotent: true, caller: null });
     throw error;
+  }
+}
+
+/** An email to the address of a team. */
+export interface Notice {
+  teamId: string;
+  /** Follows the name of the team, such as `Radio Lovelace: an API key expires soon`. */
+  subject: string;
+  text: string;
+}
+
+/**
+ * Sends notices to those of the teams that have an address. They count among the emails of a day, of which they take a half.
+ * Each is sent at most once: the event of the same change is what nothing loses. Never rejects.
+ */
+export async function notifyTeams(deps: Deps, notices: Notice[]): Promise<void> {
+  const { mailer, db, system } = deps;
+  if (!mailer || notices.length === 0) return;
+  const isAddressed = and(
+    inArray(
+      teams.id,
+      notices.map(({ teamId }) => teamId),
+    ),
+    isNotNull(teams.notificationEmail),
+    not(areSent(deps, MAX_TEAM_MAILS * RESET_SHARE, eq(sentMails.teamId, teams.id))),
+    not(areSent(deps, MAX_MAILS * RESET_SHARE)),
+  );
+  // Without a user, it lets no email to a user wait.
+  const counted = { id: newId(system, db.number), userId: "", mailbox: "", sentAt: system.now() };
+  const columns = { ...counted, id: sql`${counted.id} || ${teams.id}`, teamId: sql`${teams.id}` };
+  const batch = {
+    addressed: db
+      .select({ id: teams.id, name: teams.name, to: teams.notificationEmail })
+      .from(teams)
+      .where(isAddressed),
+    count: insertWhere(db, sentMails, columns, isAddressed, sql`${teams}`),
+  };
+  try {
+    const { addressed } = await write(deps, batch, { isIdempotent: true, caller: null });
+    await Promise.all(
+      addressed.map(async ({ id, name, to }) => {
+        const notice = notices.find(({ teamId }) => teamId === id);
+        if (to === null || !notice) return;
+        await mailer.send({ to, subject: `${name}: ${notice.subject}`, text: `${notice.text}\n\n${WHY_NOTIFIED}` });
+      }),
+    );
+  } catch (cause) {
+    deps.log("error", "email_failed", { cause });
   }
 }
 

@@ -27,6 +27,7 @@ import {
   type Team,
   updateTeam,
 } from "./teams.ts";
+import { email } from "./users.routes.ts";
 
 export const teamsTag = {
   name: "Teams",
@@ -41,6 +42,11 @@ const quota = (what: string, setting: string) =>
     .meta({ description: `${what} that the team can store. Null: the service's setting \`${setting}\`.` });
 const maxBytes = quota("Bytes", "MAX_TEAM_BYTES");
 const maxFiles = quota("Files", "MAX_TEAM_FILES");
+
+const notificationEmail = email.nullable().meta({
+  description:
+    "An address that gets an email if a key of the team is about to expire, or the service disables one of its webhooks. Null: no one does.",
+});
 
 export const retentionDays = z
   .int()
@@ -59,6 +65,7 @@ const record = describeRecord({
     status: field(z.enum(TEAM_STATES), "active", (team) => team.status),
     maxBytes: field(maxBytes, 50_000_000_000, (team) => team.maxBytes),
     maxFiles: field(maxFiles, null, (team) => team.maxFiles),
+    notificationEmail: field(notificationEmail, null, (team) => team.notificationEmail),
     database: field(
       z.int().nonnegative().meta({ description: "The number of the database that the team lives in." }),
       0,
@@ -106,6 +113,7 @@ const create = writeOperation(
       name: name(1),
       maxBytes: maxBytes.optional(),
       maxFiles: maxFiles.optional(),
+      notificationEmail: notificationEmail.optional(),
       database: z.int().nonnegative().optional().meta({
         description:
           "The number of the database that the team lives in, for ever. Default: the one with the most room.",
@@ -168,7 +176,14 @@ const update = writeOperation(
       "An upload request that is in progress finishes. Signed URLs work until they expire. Files are processed as before. " +
       "Its webhooks wait: set `status` to `active` to resume the team, and they are sent the events in between.",
     body: atLeastOneField(
-      z.strictObject({ name: name(1), status: z.enum(["active", "suspended"]), maxBytes, maxFiles, retentionDays }),
+      z.strictObject({
+        name: name(1),
+        status: z.enum(["active", "suspended"]),
+        maxBytes,
+        maxFiles,
+        notificationEmail,
+        retentionDays,
+      }),
     ),
     bodyExample: { status: "suspended" },
     success: {

@@ -17,6 +17,8 @@ export const teams = sqliteTable(
     /** The part of both that is in the trash. */
     trashFiles: integer("trash_files").notNull().default(0),
     trashBytes: integer("trash_bytes").notNull().default(0),
+    /** Gets an email if a key is about to expire, or a webhook is disabled. Null: no one does. */
+    notificationEmail: text("notification_email"),
     /** Files of this age are deleted. Null: never. */
     retentionDays: integer("retention_days"),
     /** JSON: the actor who set it. Null if it is not set. */

@@ -42,6 +42,7 @@ export interface NewTeam {
   name: string;
   maxBytes?: number | null | undefined;
   maxFiles?: number | null | undefined;
+  notificationEmail?: string | null | undefined;
   /** The number of the team's database, for ever. By default the one with the most room. */
   database?: number | undefined;
 }
@@ -94,7 +95,7 @@ function recordedInBoth<C extends Batch>(deps: Deps, { id, ...change }: TeamChan
 export async function createTeam(
   given: Deps,
   operator: Actor,
-  { name, maxBytes = null, maxFiles = null, database }: NewTeam,
+  { name, maxBytes = null, maxFiles = null, notificationEmail = null, database }: NewTeam,
   keyFields: NewKey = { name, isPublic: false },
 ): Promise<{ team: Team; key: ApiKey }> {
   const deps = await (database === undefined ? inRoomiestDatabase(given) : inNamedDatabase(given, database));
@@ -110,6 +111,7 @@ export async function createTeam(
     bytes: 0,
     trashFiles: 0,
     trashBytes: 0,
+    notificationEmail,
     retentionDays: null,
     retentionBy: null,
     retentionReached: "",

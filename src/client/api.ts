@@ -149,6 +149,8 @@ export interface Team {
   maxBytes: number | null;
   /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
   maxFiles: number | null;
+  /** An address that gets an email if a key of the team is about to expire, or the service disables one of its webhooks. Null: no one does. */
+  notificationEmail: string | null;
   /** The number of the database that the team lives in. */
   database: number;
   /** Uploads in progress and the trash count. */
@@ -1005,6 +1007,8 @@ export interface Api {
       maxBytes?: number | null | undefined;
       /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
       maxFiles?: number | null | undefined;
+      /** An address that gets an email if a key of the team is about to expire, or the service disables one of its webhooks. Null: no one does. */
+      notificationEmail?: string | null | undefined;
       /** The number of the database that the team lives in, for ever. Default: the one with the most room. */
       database?: number | undefined;
     };
@@ -1043,6 +1047,8 @@ export interface Api {
       maxBytes?: number | null | undefined;
       /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
       maxFiles?: number | null | undefined;
+      /** An address that gets an email if a key of the team is about to expire, or the service disables one of its webhooks. Null: no one does. */
+      notificationEmail?: string | null | undefined;
       /** Files are deleted this many days after their upload. Null: never. */
       retentionDays?: number | null | undefined;
     };

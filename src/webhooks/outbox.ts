@@ -1,5 +1,6 @@
 import { and, asc, eq, getTableColumns, gt, isNull, ne, type SQL, sql } from "drizzle-orm";
 import { inDatabaseOf } from "../access/databases.ts";
+import { type Notice, notifyTeams } from "../accounts/mails.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { events } from "../events/events.schema.ts";
@@ -350,8 +351,20 @@ export class WebhookOutbox implements Outbox {
     const batch = { disabled: recorded(deps, what, disable), unfollow };
     const { disabled } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
     await this.wake(true);
-    return disabled.change.length > 0;
+    const isDisabled = disabled.change.length > 0;
+    if (isDisabled) deps.after(notifyTeams(deps, [disabledNotice(deps, this.#key, reason)]));
+    return isDisabled;
   }
+}
+
+function disabledNotice({ settings }: Deps, { teamId, id }: WebhookKey, reason: "gone" | "failing"): Notice {
+  const why = reason === "gone" ? "its endpoint responded 410 Gone" : "its endpoint has failed for too long";
+  const url = `${settings.publicUrl ?? ""}/console/webhooks/${id}`;
+  return {
+    teamId,
+    subject: "a webhook was disabled",
+    text: `The webhook gets no more messages, because ${why}: ${url}`,
+  };
 }
 
 const toDelivery = (row: EventRow) => ({

@@ -13,7 +13,7 @@ import { outageOf, ProxiedBindings } from "../support/bindings.ts";
 import type { CallOptions, Team } from "../support/client.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
 import { DB } from "../support/databases.ts";
-import { newMember, nextOf, OPERATOR } from "../support/harness.ts";
+import { call, newMember, nextOf, OPERATOR } from "../support/harness.ts";
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { exhaustive } from "../support/tiers.ts";
@@ -540,6 +540,21 @@ describe("the delivery log", () => {
 });
 
 describe("a webhook", () => {
+  test("that is disabled by 410 is in an email to the address of its team", async () => {
+    const { world, team, hook } = await begin();
+    const json = { notificationEmail: "ops@example.com" };
+    expect((await call("PATCH", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR, json })).status).toBe(200);
+    world.answer = () => ({ httpStatus: 410 });
+    await createEvent(team);
+    await world.runAlarms(15 * MINUTE);
+    await expect.poll(() => world.mails).toHaveLength(1);
+    expect(world.mails[0]).toMatchObject({
+      to: "ops@example.com",
+      subject: expect.stringMatching(/^.+: a webhook was disabled$/),
+      text: expect.stringContaining(`/console/webhooks/${hook._id}`),
+    });
+  });
+
   test("is disabled by 410, with an event for the others, and its deliveries end", async () => {
     const { world, team, hook } = await begin();
     const watching = await newHook(team, { types: ["webhook.disabled"], url: "https://watch.canary.example/" });

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect } from "vitest";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
-import { eventsOf, type Team } from "../support/harness.ts";
+import { call, eventsOf, OPERATOR, type Team } from "../support/harness.ts";
 import { emptyStores } from "../support/stores.ts";
 import { DAY, HOUR } from "../support/time.ts";
 import { begin, newHook, settle } from "../support/webhooks.ts";
@@ -25,6 +25,14 @@ async function pass(world: World, days: number): Promise<number> {
   const [first, second] = [await must(world.recover()), await must(world.recover())];
   expect(second.expiriesAnnounced, "each once").toBe(0);
   return first.expiriesAnnounced ?? 0;
+}
+
+async function setAddress(team: Team, notificationEmail: string | null): Promise<void> {
+  const { status } = await call("PATCH", `/auth/v1/teams/${team.teamId}`, {
+    token: OPERATOR,
+    json: { notificationEmail },
+  });
+  expect(status).toBe(200);
 }
 
 const noticesOf = async (team: Team, id: string) => eventsOf(team, `type=apikey.expiring&subject=${id}`);
@@ -110,6 +118,34 @@ describe("A key that is about to expire", () => {
     await must(world.recover());
     expect([await noticesOf(team, expired), (await noticesOf(team, late)).length]).toEqual([[], 1]);
     expect(await pass(world, 1)).toBe(0);
+  });
+
+  test("is in an email to the address of its team, and in none if that has no address", async ({ world, team }) => {
+    const other = await world.newTeam();
+    await newKey(world, team, 20, { name: "importer" });
+    await newKey(world, other, 20);
+    await setAddress(team, "ops@example.com");
+    expect(await pass(world, 18)).toBe(2);
+    await expect.poll(() => world.mails).toHaveLength(1);
+    const [mail] = world.mails;
+    expect(mail).toMatchObject({
+      to: "ops@example.com",
+      subject: expect.stringMatching(/^.+: an API key expires soon$/),
+    });
+    expect(mail?.text).toMatch(/- importer: \w{3}, .+ GMT\n/);
+    await setAddress(team, null);
+    await newKey(world, team, 4);
+    expect(await pass(world, 1.5)).toBe(1);
+    expect(world.mails).toHaveLength(1);
+  });
+
+  test("is recorded if its email can't be sent", async ({ world, team }) => {
+    const id = await newKey(world, team, 20);
+    await setAddress(team, "ops@example.com");
+    world.mailer = { send: () => Promise.reject(new Error("E_DELIVERY_FAILED")) };
+    expect(await pass(world, 18)).toBe(1);
+    expect(await noticesOf(team, id)).toHaveLength(1);
+    await expect.poll(() => world.lines).toContainEqual(expect.objectContaining({ event: "email_failed" }));
   });
 
   test("is none of the sessions and upload tokens", async ({ world, team }) => {

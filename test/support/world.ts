@@ -6,6 +6,7 @@ import { Bodies } from "../../src/platform/bodies.ts";
 import { createDb, NO_DB } from "../../src/platform/db.ts";
 import { receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
+import type { Mailer } from "../../src/platform/mailer.ts";
 import {
   type FileJob,
   type Job,
@@ -179,6 +180,10 @@ export class World {
   } as unknown as Queue;
 
   /** Returns the dependencies of one invocation in the world's own database. `after` gets the promises of `waitUntil`. */
+  /** The emails that were sent. */
+  readonly mails: Parameters<Mailer["send"]>[0][] = [];
+  mailer: Mailer = { send: async (mail) => void this.mails.push(mail) };
+
   deps(
     bindings = new ProxiedBindings(),
     after: (work: Promise<unknown>) => void = () => undefined,
@@ -209,7 +214,12 @@ export class World {
     };
     const queues = { JOBS: this.queue as Queue, WAVEFORMS: this.waveformQueue, RECOVERY: this.recoveryQueue };
     const bound = withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues }), databases);
-    const sending = { ...bound, db: bound.databases.get(this.database) as Deps["db"], sender };
+    const sending: Deps = {
+      ...bound,
+      db: bound.databases.get(this.database) as Deps["db"],
+      sender,
+      mailer: this.mailer,
+    };
     return objectClasses.reduce(
       (connected, objectClass) => objectClass.connect(connected, this.#namespaceOf(objectClass, bindings)),
       sending,

@@ -45,6 +45,11 @@ const MAX_BYTES = [
   parseQuota(parseBytes),
 ] as const;
 const MAX_FILES = ["--max-files <n>", "how many files the team can store, or default", parseQuota(parseCount)] as const;
+const EMAIL = [
+  "--notification-email <email>",
+  "address that gets an email if a key expires soon or a webhook is disabled, or none",
+] as const;
+const emailOf = (email: string | undefined) => (email === "none" ? null : email);
 
 function explainForbidden(error: unknown): never {
   const cause = error instanceof Failure ? error.cause : error;
@@ -78,14 +83,15 @@ export function addTeamCommands(program: CommandUnknownOpts, defineForAll: Defin
       .argument("<name>", "name of the team and of its first key")
       .option(...MAX_BYTES)
       .option(...MAX_FILES)
+      .option(...EMAIL)
       .option(
         "--database <n>",
         "number of the database that it lives in (default: the one with the most room)",
         parseCount,
       ),
     { summary: "Create a team and show its first API key once" },
-    async (context, [name], { database, ...quotas }) => {
-      const input = { name, database, ...quotasOf(quotas) };
+    async (context, [name], { database, notificationEmail, ...quotas }) => {
+      const input = { name, database, notificationEmail: emailOf(notificationEmail), ...quotasOf(quotas) };
       const { team, apiKey } = await context.stowage.teams.create(input, context.call);
       context.results.printRecord({ ...team, key: apiKey.key });
     },
@@ -99,14 +105,15 @@ export function addTeamCommands(program: CommandUnknownOpts, defineForAll: Defin
       .argument(...TEAM)
       .option("--name <name>", "new name")
       .option(...MAX_BYTES)
-      .option(...MAX_FILES),
+      .option(...MAX_FILES)
+      .option(...EMAIL),
     {
       ids: "teams",
-      summary: "Rename a team, or change its quotas",
+      summary: "Rename a team, or change its quotas and its address",
       examples: ["stowage teams update 0193477be8a01f9c3ad5e7b2 --max-bytes 50GB --max-files default"],
     },
-    async (context, [id], { name, ...quotas }) => {
-      const changes = { name, ...quotasOf(quotas) };
+    async (context, [id], { name, notificationEmail, ...quotas }) => {
+      const changes = { name, notificationEmail: emailOf(notificationEmail), ...quotasOf(quotas) };
       await context.results.printList([await context.stowage.teams.update(id, changes, context.call)], TEAMS);
     },
   );

@@ -170,6 +170,13 @@ const TeamFields = ({ team }: { team?: Team }) => (
       defaultValue={team?.maxFiles == null ? "" : String(team.maxFiles)}
       hint="Leave blank for the default of the service."
     />
+    <TextField
+      label="Email for notices"
+      name="notificationEmail"
+      type="email"
+      defaultValue={team?.notificationEmail ?? ""}
+      hint="Gets an email if a key expires soon, or a webhook is disabled."
+    />
   </>
 );
 
@@ -179,6 +186,7 @@ function fieldsOf(form: HTMLFormElement) {
     name,
     maxBytes: gigabytes === "" ? null : Math.round(Number(gigabytes) * GIGABYTE),
     maxFiles: files === "" ? null : Number(files),
+    notificationEmail: textOf(form, "notificationEmail") || null,
   };
 }
 

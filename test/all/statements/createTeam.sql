@@ -60,12 +60,12 @@ where not exists (select 1 from teams where teams.id = ?);
 -- batch.team.change.change: 0 rows read, 4 written
 insert into
   teams (
-    id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
-    retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads, visitor_uploads,
-    api_keys, links, folders, users, events_purged_to, account_events_until, admins, created_at, updated_at,
-    version
+    id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, notification_email,
+    retention_days, retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads,
+    visitor_uploads, api_keys, links, folders, users, events_purged_to, account_events_until, admins,
+    created_at, updated_at, version
   )
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict do nothing;
 
 -- batch.key.change: 1 row read, 9 written

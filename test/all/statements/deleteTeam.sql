@@ -101,10 +101,10 @@ where
 --   SCALAR SUBQUERY 2
 --   SEARCH removed USING INDEX removed_held (team_id=?)
 select
-  id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
-  retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads, visitor_uploads,
-  api_keys, links, folders, users, events_purged_to, account_events_until, admins, created_at, updated_at,
-  version,
+  id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, notification_email,
+  retention_days, retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads,
+  visitor_uploads, api_keys, links, folders, users, events_purged_to, account_events_until, admins,
+  created_at, updated_at, version,
   coalesce(
     (select id from files indexed by files_held where (files.team_id = ? and files.hold is not null) limit 1),
     (

@@ -6,9 +6,9 @@
 -- the only query: 1 row read
 --   SEARCH teams USING PRIMARY KEY (id=?)
 select
-  id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
-  retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads, visitor_uploads,
-  api_keys, links, folders, users, events_purged_to, account_events_until, admins, created_at, updated_at,
-  version
+  id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, notification_email,
+  retention_days, retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads,
+  visitor_uploads, api_keys, links, folders, users, events_purged_to, account_events_until, admins,
+  created_at, updated_at, version
 from teams
 where teams.id = ?;

@@ -94,10 +94,10 @@ set
   version = teams.version + 1
 where (teams.id = ? and case when teams.status = ? then ? end is null)
 returning
-  id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
-  retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads, visitor_uploads,
-  api_keys, links, folders, users, events_purged_to, account_events_until, admins, created_at, updated_at,
-  version;
+  id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, notification_email,
+  retention_days, retention_by, retention_reached, retention_due_at, public_bytes, unfinished_uploads,
+  visitor_uploads, api_keys, links, folders, users, events_purged_to, account_events_until, admins,
+  created_at, updated_at, version;
 
 -- batch.update.event: 6 rows read, 2 written
 --   SCAN CONSTANT ROW
