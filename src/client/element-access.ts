@@ -1,4 +1,4 @@
-import { Sender } from "./connection.ts";
+import { type RequestSpec, Sender } from "./connection.ts";
 import { type ErrorCode, StowageError } from "./errors.ts";
 import { hasStatus } from "./upload.ts";
 import { UPLOADS } from "./upload-url.ts";
@@ -9,6 +9,9 @@ export interface Settings {
   token: string | null;
   getToken: (() => string | Promise<string>) | undefined;
 }
+
+/** The user waits for it, and may repeat it. */
+const REMOVAL: RequestSpec = { method: "DELETE", maxRetries: 0, nullCodes: ["not_found", "insufficient_scope"] };
 
 /** Calls the service with the token of a page, and after 401 with a new one. */
 export class Access {
@@ -48,10 +51,13 @@ export class Access {
     }
   }
 
-  /** Deletes a file, if the token is an upload token that may. Any other may delete far more than what the user uploaded. */
+  /**
+   * Deletes a file, if the token is an upload token that may. Any other may delete far more than what the user uploaded.
+   * @throws if the service keeps the file although the token may delete files: `forbidden` if the team has used it
+   */
   async remove(id: string): Promise<void> {
     await this.call(async (sender) => {
-      if (this.#token?.startsWith("stow_ut_")) await sender.stream(`${UPLOADS}/${id}`, { method: "DELETE" }, () => {});
+      if (this.#token?.startsWith("stow_ut_")) await sender.stream(`${UPLOADS}/${id}`, REMOVAL, () => {});
     });
   }
 
@@ -76,7 +82,7 @@ export class Access {
       // Codes of Node and axios, such as ERR_NETWORK, name a failed connection, too.
       if (/^[a-z_]+$/.test(refusal.code ?? "") && !refusal.isTransient)
         throw new StowageError(refusal.code as ErrorCode, refusal.message ?? "", { cause });
-      const code = navigator.onLine ? "token_missing" : "connection_failed";
+      const code = navigator.onLine ? "unavailable" : "connection_failed";
       throw new StowageError(code, "There is no token.", { cause, isTransient: true });
     }
   }

@@ -39,6 +39,15 @@ export class FormControl extends Base {
     this.#reflect("name", name);
   }
 
+  /** Who uses the device, such as an ID of your server. The browser keeps files and recordings for them alone. */
+  get visitor(): string {
+    return this.getAttribute("visitor") ?? "";
+  }
+
+  set visitor(visitor: string | null | undefined) {
+    this.#reflect("visitor", visitor);
+  }
+
   /** Whether the form is invalid without a file. */
   get required(): boolean {
     return this.hasAttribute("required");

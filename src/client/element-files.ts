@@ -8,6 +8,8 @@ import { type Item, isFinal, isStored, type UploadState } from "./upload-state.t
 
 export type FormItem = Item<null>;
 
+export type EventType = UploadState | "progress" | "kept";
+
 /** The element, for its parts. */
 export interface Host {
   readonly uploads: UploadRunner<null>;
@@ -18,11 +20,13 @@ export interface Host {
   addTexts(texts: Record<string, string>): void;
   text(name: string, item?: FormItem): string;
   announce(name: string, item: FormItem): void;
-  /** Deletes a stored file, if the token may. */
-  remove(id: string): void;
+  /** Deletes a stored file, if the token may. Rejects if the service keeps it nevertheless. */
+  remove(id: string): Promise<void>;
   /** Focuses what adds files. */
   focusAdd(): void;
-  dispatch(type: UploadState | "progress", detail: UploadDetail): void;
+  dispatch(type: EventType, detail: UploadDetail): void;
+  /** Dispatches an event of an item. */
+  report(type: EventType, item: FormItem): void;
 }
 
 /** The `detail` of the element's events. */
@@ -54,6 +58,8 @@ export class ElementFiles {
   readonly element = create("ul", "list");
   readonly #host: Host;
   readonly #rows = new Map<string, Row>();
+  /** The texts that say why the service keeps files that the user has removed. */
+  readonly #kept = new Map<string, string>();
 
   constructor(host: Host) {
     this.#host = host;
@@ -88,7 +94,7 @@ export class ElementFiles {
     progress.max = Math.max(1, size);
     progress.value = this.#host.uploads.sentBytesOf(key);
     progress.hidden = state !== "waiting" && state !== "sending";
-    status.textContent = this.#host.text(isInterrupted ? "interrupted" : state, item);
+    status.textContent = this.#host.text(this.#kept.get(key) ?? (isInterrupted ? "interrupted" : state), item);
     retry.hidden = !isInterrupted && (state !== "failed" || isFinal(item));
     for (const [button, text] of [[retry, "retry"] as const, [cancel, isStored(item) ? "remove" : "cancel"] as const]) {
       button.textContent = this.#host.text(text);
@@ -106,14 +112,28 @@ export class ElementFiles {
       this.#host.uploads.send({ type: "retry", keys: [key] });
       cancel.focus();
     });
-    const cancel = createButton("cancel", () => {
-      const { id } = this.#host.uploads.uploads.items.get(key) ?? {};
-      if (id !== undefined) this.#host.remove(id);
-      this.#host.announce("announceCanceled", item);
-      this.#host.uploads.send({ type: "cancel", keys: [key] });
-    });
+    const cancel = createButton("cancel", () => this.#cancel(key));
     const element = create("li", "item", create("span", "name", new Text(name)), progress, status, retry, cancel);
     return { element, progress, status, retry, cancel };
+  }
+
+  /** Takes a file out of the form once the service has deleted it, if the token may delete files. */
+  async #cancel(key: string): Promise<void> {
+    const host = this.#host;
+    const item = host.uploads.uploads.items.get(key);
+    if (!item) return;
+    try {
+      if (item.id !== undefined) await host.remove(item.id);
+      host.announce("announceCanceled", item);
+      host.uploads.send({ type: "cancel", keys: [key] });
+    } catch (error) {
+      const kept = { ...item, error };
+      const text = codeOf(kept) === "forbidden" ? "used" : "notRemoved";
+      this.#kept.set(key, text);
+      host.uploads.send({ type: "wake" });
+      host.announce(text, kept);
+      host.report("kept", kept);
+    }
   }
 
   /** A row that goes leaves the focus to its neighbor. */

@@ -2,7 +2,7 @@ import { newKey } from "./upload-runner.ts";
 
 /**
  * Identifies an element of this tab, also after a reload. Another tab or a later visitor never gets its files.
- * @param name the element's name in the form
+ * @param name the element's name in the form, and the visitor
  */
 export function placeOf(name: string): string {
   try {

@@ -5,6 +5,8 @@ export const RECORDER_TEXTS = {
   paused: "Paused",
   stop: "Stop",
   send: "Send",
+  // Begins the name of the file.
+  recording: "Recording",
   level: "Microphone level",
   playback: "Your recording",
   recovered: "This recording was not sent. Send or cancel it.",

@@ -9,6 +9,12 @@ import type { NewItem } from "./upload-state.ts";
 /* The recorder of an upload element, which the browser loads with the first recording. */
 
 const METER_MILLISECONDS = 100;
+const STYLES = `
+[part=recorder], [part=playback] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 8px 0 }
+[part=time], [part=paused] { font-size: .875em; font-variant-numeric: tabular-nums }
+[part=level] { flex: 1 1 6em; max-width: 16em; min-width: 4em; height: 8px; border-radius: 4px }
+[part=audio] { flex: 1 1 14em; min-width: 0; max-width: 100% }
+`;
 
 /** Time and level with Stop, and then the playback with Send. */
 export class Recorder {
@@ -21,22 +27,24 @@ export class Recorder {
   readonly #pause = createButton("pause", () => this.#microphone?.pause(!this.#microphone.isPaused()));
   readonly #stop = createButton("stop", () => this.#tell("stop"));
   readonly #send = createButton("send", () => this.#tell("send"));
-  readonly #discardRecording = createButton("cancel", () => this.#tell("cancel"));
-  readonly #discardTake = createButton("cancel", () => this.#tell("cancel"));
-  readonly #recorder = create(
-    "div",
-    "recorder",
-    ...[this.#time, this.#paused, this.#level],
-    ...[this.#pause, this.#stop, this.#discardRecording],
-  );
-  readonly #playback = create("div", "playback", this.#audio, this.#send, this.#discardTake);
+  readonly #discard = createButton("cancel", () => this.#tell("cancel"));
+  // A tap must not discard what is being recorded: it is stopped first.
+  readonly #recorder = create("div", "recorder", this.#time, this.#paused, this.#level, this.#pause, this.#stop);
+  readonly #playback = create("div", "playback", this.#audio, this.#send, this.#discard);
   readonly element = create("div", "recording", this.#recorder, this.#playback);
   #shown: FormItem | undefined;
   #microphone: Microphone | undefined;
   #timer: ReturnType<typeof setInterval> | undefined;
 
-  /** @param showMessage shows a message by its name, or none */
-  constructor(host: Host, showMessage: (message: string) => void) {
+  /**
+   * @param message the element before which it is shown
+   * @param showMessage shows a message by its name, or none
+   */
+  constructor(host: Host, message: HTMLElement, showMessage: (message: string) => void) {
+    message.before(this.element);
+    const styles = new CSSStyleSheet();
+    styles.replaceSync(STYLES);
+    (message.getRootNode() as ShadowRoot).adoptedStyleSheets.push(styles);
     this.#host = host;
     this.#showMessage = showMessage;
     this.#time.role = "timer";
@@ -65,7 +73,7 @@ export class Recorder {
     this.#shown = take;
     this.#recorder.hidden = !isRecording;
     this.#playback.hidden = !take || isRecording;
-    for (const button of [this.#pause, this.#stop, this.#send, this.#discardRecording, this.#discardTake]) {
+    for (const button of [this.#pause, this.#stop, this.#send, this.#discard]) {
       button.textContent = this.#host.text(button.part.item(1) ?? "");
       button.disabled = isDisabled;
     }
@@ -85,7 +93,7 @@ export class Recorder {
       microphone?.stop();
     };
     try {
-      microphone = await startRecording(this.#host.bitrate(), {
+      microphone = await startRecording(this.#host.bitrate(), this.#host.text("recording"), {
         onPart: (part, { name, type, ...properties }) => {
           bytes.parts.push(part);
           // The first one is empty.

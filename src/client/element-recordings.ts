@@ -92,9 +92,7 @@ export class Recordings {
   async #loadOnce(): Promise<Recorder> {
     const { Recorder, RECORDER_TEXTS } = await loadSound(this.#host.serviceUrl());
     this.#host.addTexts(RECORDER_TEXTS);
-    const recorder = new Recorder(this.#host, (message) => this.#show(message));
-    this.#message.before(recorder.element);
-    this.#recorder = recorder;
-    return recorder;
+    this.#recorder = new Recorder(this.#host, this.#message, (message) => this.#show(message));
+    return this.#recorder;
   }
 }

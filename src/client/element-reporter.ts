@@ -1,6 +1,6 @@
-import { codeOf, type FormItem, type Host } from "./element-files.ts";
+import { codeOf, type EventType, type FormItem, type Host } from "./element-files.ts";
 import { shownState } from "./element-state.ts";
-import { isStored, type UploadState, type Uploads } from "./upload-state.ts";
+import { isStored, type Uploads } from "./upload-state.ts";
 
 /** Announces what becomes of the items of an element, and dispatches its events. */
 export class Reporter {
@@ -22,7 +22,7 @@ export class Reporter {
     return changed.filter(({ key, state }) => state === "stored" && items.has(key));
   }
 
-  dispatch(type: UploadState | "progress", item: FormItem): void {
+  dispatch(type: EventType, item: FormItem): void {
     const { key, id, error } = item;
     const { uploads } = this.#host;
     const [file, sentBytes] = [uploads.fileOf(key), uploads.sentBytesOf(key)];

@@ -1,4 +1,4 @@
-import { type Item, isLeaving, isStored, isTake, type Uploads } from "./upload-state.ts";
+import { type Item, isFinal, isLeaving, isStored, isTake, type Uploads } from "./upload-state.ts";
 
 /* What the upload element shows of its uploads, as pure functions. */
 
@@ -73,8 +73,11 @@ export function blockerOf(uploads: Uploads<unknown>, offered: Offered): Blocker 
   if (state === "recording" || state === "recorded") return custom("unsent", "take");
   if (isUnfinished)
     return custom("busy", filesOf(items).find((item) => ["sending", "waiting"].includes(item.state))?.key);
-  if (state === "failed")
-    return custom("unresolved", filesOf(items).find((item) => shownState(item) === "failed")?.key);
+  if (state === "failed") {
+    const failed = filesOf(items).find((item) => shownState(item) === "failed");
+    return custom(failed && isFinal(failed) ? "refused" : "unresolved", failed?.key);
+  }
   if (!offered.isRequired || idsOf(uploads).length > 0) return undefined;
-  return { flag: "valueMissing", text: offered.hasChooser ? "required" : "requiredRecording", anchor: add };
+  const text = !offered.hasChooser ? "requiredRecording" : offered.hasRecorder ? "requiredEither" : "required";
+  return { flag: "valueMissing", text, anchor: add };
 }

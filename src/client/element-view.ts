@@ -26,11 +26,15 @@ export const TEXTS = {
   announceStored: "{name} uploaded",
   announceFailed: "Couldn't upload {name}. {message}",
   announceCanceled: "{name} removed",
+  used: "The team has already used this file. Ask it to delete the file.",
+  notRemoved: "This file can't be deleted now. Retry later.",
 
   required: "Choose a file.",
+  requiredEither: "Choose a file, or record something, then send it.",
   requiredRecording: "Record something, then send it.",
   busy: "Wait until all files are uploaded.",
   unresolved: "Retry or cancel the files that couldn't be uploaded.",
+  refused: "Cancel the files that couldn't be uploaded.",
   submitting: "The form is sent once all files are uploaded. Keep this page open.",
 
   // Messages by error code. For other codes, the message of the service is shown.
@@ -42,10 +46,9 @@ export const TEXTS = {
   upload_limit_reached: "You can't upload more files here.",
   quota_exceeded: "There is no space left for this file.",
   file_limit_reached: "There is no space left for this file.",
-  too_many_unfinished_uploads:
-    "There are too many uploads at the moment. Yours continues in a minute. Keep this page open.",
+  too_many_unfinished_uploads: "Too many uploads at once. The upload continues in a minute.",
   token_missing: "Waiting for permission to upload. Keep this page open.",
-  token_invalid: "Your permission to upload has expired. Keep this page open until you have a new one.",
+  token_invalid: "Your permission to upload has expired. Keep this page open.",
   forbidden: "You can't upload here.",
   team_suspended: "You can't upload here.",
   connection_failed: "No connection. The upload continues when there is one. Keep this page open.",
@@ -68,20 +71,19 @@ export const STYLES = `
 [part=chooser] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 0 0 8px; padding: 12px;
   border: 1px dashed var(--line); border-radius: 8px }
 :host([data-dragging]) [part=chooser] { border-style: solid; background: var(--tint) }
-@media not (pointer: fine) { [part=chooser] { border: 0; padding: 0 } [part=drop] { display: none } }
 [part=list] { list-style: none; margin: 0; padding: 0 }
-[part~=item], [part=recorder], [part=playback] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 8px 0 }
+[part~=item] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 8px 0 }
 [part=name] { flex: 1 1 10em; overflow-wrap: anywhere }
 [part=progress] { flex: 2 1 8em; min-width: 4em; accent-color: currentColor }
-[part=status], [part=time], [part=paused] { font-size: .875em; font-variant-numeric: tabular-nums }
-[part=level] { flex: 1 1 6em; max-width: 16em; min-width: 4em; height: 8px; border-radius: 4px }
-[part=audio] { flex: 1 1 14em; min-width: 0; max-width: 100% }
+[part=status] { font-size: .875em; font-variant-numeric: tabular-nums }
 [part=message] { margin: 8px 0 }
 [part~=button] { font: inherit; color: inherit; background: none; border: 1px solid var(--line); border-radius: 6px;
   padding: 2px 12px; min-width: 44px; min-height: 32px; cursor: pointer }
 [part~=button]:hover:enabled { background: var(--tint) }
 [part~=button]:disabled { opacity: .5; cursor: auto }
 [part~=item] [part~=button] { font-size: .875em; border-color: transparent; padding: 0 8px; min-height: 24px; text-decoration: underline }
+@media not (pointer: fine) { [part=chooser] { border: 0; padding: 0 } [part=drop] { display: none }
+  [part=panel] [part~=button] { min-height: 44px } }
 [role=status] { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%) }
 `;
 
@@ -114,7 +116,7 @@ export class Announcer {
   }
 
   announce(message: string): void {
-    this.element.append(Object.assign(document.createElement("p"), { textContent: message }));
+    this.element.append(create("p", "", new Text(message)));
     while (this.element.childElementCount > MAX_MESSAGES) this.element.firstElementChild?.remove();
   }
 }

@@ -15,7 +15,7 @@ import { isUnmeasured } from "./measured.ts";
 import { uploadSource } from "./upload.ts";
 import { type UploadPage, UploadRunner } from "./upload-runner.ts";
 import { blobSource } from "./upload-source.ts";
-import { isStored, isTake } from "./upload-state.ts";
+import { isLeaving, isStored, isTake } from "./upload-state.ts";
 import { cancelUpload } from "./upload-url.ts";
 
 export type { UploadDetail } from "./element-files.ts";
@@ -33,7 +33,7 @@ export type { UploadTexts } from "./element-view.ts";
 const WAKING = ["load", "online", "visibilitychange"];
 
 type UploadEvents = Record<
-  "upload-progress" | "upload-waiting" | "upload-stored" | "upload-completed" | "upload-failed",
+  "upload-progress" | "upload-waiting" | "upload-stored" | "upload-completed" | "upload-failed" | "upload-kept",
   CustomEvent<UploadDetail>
 >;
 
@@ -195,6 +195,10 @@ export class StowageUpload extends FormControl {
     return { ...this.#defaults, ...this.#translated, ...this.#ownTexts } as UploadTexts;
   }
 
+  get #place(): string {
+    return `${this.name} ${this.visitor}`;
+  }
+
   get #input(): HTMLInputElement | null {
     return this.querySelector<HTMLInputElement>("input[type=file]");
   }
@@ -228,10 +232,11 @@ export class StowageUpload extends FormControl {
       uploads: this.#runner,
       text: (name, item) => this.#text(name, item),
       announce: (name, item) => this.#announce(name, item),
-      remove: (id) => void this.#access.remove(id).catch(() => {}),
+      remove: (id) => this.#access.remove(id),
       focusAdd: () => (this.#input ? this.#chooser.button : this.#recordings.button)?.focus(),
       dispatch: (type, detail) =>
         this.dispatchEvent(new CustomEvent(`upload-${type}`, { detail, bubbles: true, composed: true })),
+      report: (type, item) => this.#reporter.dispatch(type, item),
       serviceUrl: () => normalizeUrl(this.url) ?? "",
       bitrate: () => this.bitrate,
       addTexts: (texts) => {
@@ -242,13 +247,18 @@ export class StowageUpload extends FormControl {
 
   #createPage(): UploadPage<null> {
     return {
-      places: () => (this.hasAttribute("name") ? [placeOf(this.name), recordingPlaceOf(this.name)] : []),
-      placeOf: (item) => (item.isRecording && !isStored(item) ? recordingPlaceOf(this.name) : placeOf(this.name)),
-      upload: ({ key }, file, options) =>
-        this.#access.call(
+      places: () => (this.hasAttribute("name") ? [placeOf(this.#place), recordingPlaceOf(this.#place)] : []),
+      placeOf: (item) => (item.isRecording && !isStored(item) ? recordingPlaceOf : placeOf)(this.#place),
+      upload: async ({ key }, file, options) => {
+        const id = await this.#access.call(
           (sender) => uploadSource(sender, blobSource(file, file.name), options),
           () => this.#runner.sentBytesOf(key),
-        ),
+        );
+        const item = this.#runner.uploads.items.get(key);
+        // It was stored before it could be canceled.
+        if (item && isLeaving(item)) await this.#access.remove(id).catch(() => {});
+        return id;
+      },
       cancel: (_, url) => this.#access.call((sender) => cancelUpload(sender, url)),
       isTokenRenewed: () => this.#getToken !== undefined,
       follow: (id, signal) => followProcessing(this.#access, id, signal),

@@ -35,21 +35,30 @@ const PART_MILLISECONDS = 10_000;
 /** Browsers record one of these types, and name no extension. */
 const EXTENSIONS: Record<string, string> = { "audio/webm": "webm", "audio/ogg": "ogg", "audio/mp4": "m4a" };
 
-/** Asks for the microphone, and starts to record. @throws DOMException if there is none, or if the user denies it */
-export async function startRecording(audioBitsPerSecond: number, report: Report): Promise<Microphone> {
+/**
+ * Asks for the microphone, and starts to record.
+ * @param label begins the name of the file
+ * @throws DOMException if there is none, or if the user denies it
+ */
+export async function startRecording(audioBitsPerSecond: number, label: string, report: Report): Promise<Microphone> {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
   const release = () => {
     for (const track of stream.getTracks()) track.stop();
   };
   try {
-    return record(stream, release, audioBitsPerSecond, report);
+    return record(stream, release, { audioBitsPerSecond, label }, report);
   } catch (error) {
     release();
     throw error;
   }
 }
 
-function record(stream: MediaStream, release: () => void, audioBitsPerSecond: number, report: Report): Microphone {
+function record(
+  stream: MediaStream,
+  release: () => void,
+  { audioBitsPerSecond, label }: { audioBitsPerSecond: number; label: string },
+  report: Report,
+): Microphone {
   const recorder = new MediaRecorder(stream, { audioBitsPerSecond });
   const context = new AudioContext();
   const analyser = context.createAnalyser();
@@ -62,7 +71,7 @@ function record(stream: MediaStream, release: () => void, audioBitsPerSecond: nu
   let reading: Promise<unknown> = Promise.resolve();
   const properties = (): RecordingProperties => {
     const type = recorder.mimeType;
-    return { name: `Recording ${time}.${EXTENSIONS[type.split(";")[0] ?? ""] ?? "audio"}`, type };
+    return { name: `${label} ${time}.${EXTENSIONS[type.split(";")[0] ?? ""] ?? "audio"}`, type };
   };
   const addPart = (part: Blob) => {
     report.onPart(part, { ...properties(), index: structuredClone(index), part: parts.length });

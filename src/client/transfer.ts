@@ -48,7 +48,7 @@ export function streamed(
 /** Returns the response with a body that fails if no bytes arrive for this long while they are awaited. */
 export function limitStalls(url: string, response: Response, milliseconds: number): Response {
   // A Worker ends requests by itself, and must know the length of a stream, such as to store it in R2.
-  if (!response.body || isWorker) return response;
+  if (!response.body || isWorker()) return response;
   const reader = response.body.getReader();
   const pull = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
     let timer: ReturnType<typeof setTimeout> | undefined;

@@ -71,8 +71,7 @@ let count = 1e9;
 export const newKey = () => `${Date.now()} ${count++} ${crypto.getRandomValues(new Uint32Array(4))}`;
 
 /** The file was edited, moved, or deleted on disk. */
-const fileLost = () =>
-  new StowageError("file_unreadable", "Your browser lost access to this file. Select it again to resume.");
+const fileLost = () => new StowageError("file_unreadable", "This file can't be read. Choose it again to resume.");
 
 const isReadable = (file: File): Promise<boolean> =>
   file

@@ -36,6 +36,18 @@ const checkedArguments = {
     onLoad({ filter: /arguments\.ts$/ }, () => ({ contents: "export function rejectSurplusArguments() {}" }));
   },
 };
+/** To esbuild, the styles of the element are a text, of which it removes no spaces. */
+const compactStyles = {
+  name: "compact-styles",
+  setup({ onLoad }) {
+    onLoad({ filter: /element-(view|recorder)\.ts$/ }, ({ path }) => ({
+      contents: readFileSync(path, "utf8").replace(/STYLES = `[^`]*/, (styles) =>
+        styles.replace(/\s*([{};,])\s*/g, "$1").replaceAll(": ", ":"),
+      ),
+      loader: "ts",
+    }));
+  },
+};
 /** `npm run dev` also serves a page that demonstrates it. */
 const demo = join(source, "../dev/demo");
 const hasDemo = process.env.STOWAGE_DEMO === "true";
@@ -155,8 +167,8 @@ const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) 
   ),
 );
 // As a classic script, which pages of other origins may load without CORS.
-builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [laterOfService] }));
-builds.push(bundle([recorder, german], { format: "esm", entryNames: "[name]" }));
+builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [laterOfService, compactStyles] }));
+builds.push(bundle([recorder, german], { format: "esm", entryNames: "[name]", plugins: [compactStyles] }));
 if (hasDemo) builds.push(bundle([join(demo, "demo.js"), join(demo, "demo.css")], { entryNames: "[name]" }));
 mkdirSync(target, { recursive: true });
 const [client, ...bundled] = await Promise.all([packClient(), ...builds]);

@@ -118,6 +118,7 @@ async function recordEvents(page: Page): Promise<() => Promise<string[]>> {
       "upload-stored",
       "upload-completed",
       "upload-failed",
+      "upload-kept",
     ] as const)
       document.addEventListener(type, ({ detail: { code, file } }) => {
         const line = [type, code, file?.name].filter(Boolean).join(" ");
@@ -166,30 +167,84 @@ describe("The upload element", () => {
     expect(submitted).toEqual([`recordings=${ids[0]}&recordings=${ids[1]}`]);
   });
 
-  test("deletes what the user removes if its upload token may, unless the team has used it, and nothing by a reset", async ({
+  test("deletes what the user removes if its upload token may, keeps what the service keeps, and says so", async ({
     openForm,
     problems,
   }) => {
-    const { page, team, element, input } = await openForm({ limits: { maxFiles: 3, canDelete: true } });
+    const { page, team, element, input } = await openForm({ limits: { maxFiles: 4, canDelete: true } });
+    const events = await recordEvents(page);
     const names = ["removed.txt", "linked.txt", "kept.txt"];
     await input.setInputFiles(names.map((name) => textFile(name, name)));
     await stateOf(element, "completed");
     const namesOf = async () => (await stored(team)).map(({ name }) => name).sort();
     const linked = (await stored(team)).find(({ name }) => name === "linked.txt");
     await team.stowage.links.create(linked?._id ?? "");
-    problems.allow(/403/);
-    const refused = page.waitForResponse((response) => response.status() === 403);
-    for (const name of ["removed.txt", "linked.txt"])
-      await page.getByRole("button", { name: `Remove ${name}` }).click();
-    await refused;
-    await expect.poll(namesOf).toEqual(["kept.txt", "linked.txt"]);
-    expect(await idsOf(element)).toHaveLength(1);
+    problems.allow(/status of (403|503)/);
+    const remove = (name: string) => page.getByRole("button", { name: `Remove ${name}` });
+    const row = (name: string) => element.getByRole("listitem").filter({ hasText: name });
+    await remove("removed.txt").click();
+    await expect(row("removed.txt")).toHaveCount(0);
+    await remove("linked.txt").click();
+    const used = "The team has already used this file. Ask it to delete the file.";
+    await expect(row("linked.txt")).toContainText(used);
+    await expect(element.getByRole("status")).toContainText(used);
+    await expect(remove("linked.txt")).toBeFocused();
+    expect(await namesOf()).toEqual(["kept.txt", "linked.txt"]);
+    expect(await idsOf(element)).toHaveLength(2);
+    expect(await isValid(element)).toBe(true);
+
+    const deleting = "**/docs/v1/uploads/*";
+    await page.route(deleting, (route) =>
+      route.request().method() === "DELETE"
+        ? respond(route, { code: "unavailable", headers: { "Access-Control-Allow-Origin": "*" } })
+        : route.continue(),
+    );
+    await remove("kept.txt").click();
+    await expect(row("kept.txt")).toContainText("This file can't be deleted now. Retry later.");
+    await page.unroute(deleting);
+    await remove("kept.txt").click();
+    await expect(row("kept.txt")).toHaveCount(0);
+    await expect.poll(namesOf).toEqual(["linked.txt"]);
+    const kept = (await events()).filter((line) => line.startsWith("upload-kept"));
+    expect(kept).toEqual(["upload-kept forbidden linked.txt", "upload-kept unavailable kept.txt"]);
+    const announced = await element.getByRole("status").innerText();
+    expect(announced.match(/\S+ removed/g)).toEqual(["removed.txt removed", "kept.txt removed"]);
+  });
+
+  test("deletes nothing by a reset, or by a token that may not, but takes it out of the form", async ({
+    openForm,
+    problems,
+  }) => {
+    problems.allow(/status of 403/);
+    const { page, team, element, input } = await openForm({ limits: { maxFiles: 2 } });
+    const events = await recordEvents(page);
+    await input.setInputFiles([textFile("a.txt", "A"), textFile("b.txt", "B")]);
+    await stateOf(element, "completed");
+    await page.getByRole("button", { name: "Remove a.txt" }).click();
+    await expect(element.getByRole("listitem")).toHaveCount(1);
     await element.evaluate((one) => (one as StowageUpload).form?.reset());
     await stateOf(element, "empty");
-    // The token has only one file that is left of three.
-    await input.setInputFiles(textFile("again.txt", "Again"));
-    await stateOf(element, "completed");
-    expect(await namesOf()).toEqual(["again.txt", "kept.txt", "linked.txt"]);
+    expect((await stored(team)).map(({ name }) => name).sort()).toEqual(["a.txt", "b.txt"]);
+    expect((await events()).filter((line) => line.startsWith("upload-kept"))).toEqual([]);
+  });
+
+  test("deletes a file that was stored before it could be canceled, if its token may", async ({ openForm }) => {
+    const { page, team, element, input } = await openForm({ limits: { maxFiles: 1, canDelete: true } });
+    await page.evaluate(() => {
+      Object.defineProperty(XMLHttpRequest.prototype, "onload", {
+        set(handler: () => void) {
+          this.addEventListener("load", () => Reflect.set(window, "release", () => handler.call(this)));
+        },
+      });
+    });
+    await input.setInputFiles(textFile("late.txt", "Late"));
+    await page.waitForFunction(() => Reflect.has(window, "release"));
+    const deleting = page.waitForResponse((response) => response.request().method() === "DELETE");
+    await page.getByRole("button", { name: "Cancel late.txt" }).click();
+    await page.evaluate(() => Reflect.get(window, "release")());
+    expect((await deleting).status()).toBe(200);
+    await stateOf(element, "empty");
+    expect(await stored(team)).toEqual([]);
   });
 
   test("sends the waveforms of AAC, which the service does not measure, and of no other files", async ({
@@ -328,6 +383,11 @@ describe("The upload element", () => {
     const phone = await openPage({ baseURL: page.url(), extraHTTPHeaders: {}, isMobile: true, hasTouch: true });
     await expect(phone.getByRole("button", { name: /Recordings/ })).toBeVisible();
     await expect(phone.getByText("or drop them here")).toBeHidden();
+    // Fingers need 44 pixels, also for the small buttons of a file.
+    await phone.locator("input[type=file]").setInputFiles(textFile("notes.txt", "Notes"));
+    const small = phone.getByRole("button", { name: "Remove notes.txt" });
+    for (const button of [small, phone.getByRole("button", { name: /Recordings/ })])
+      await expect.poll(async () => (await button.boundingBox())?.height).toBeGreaterThanOrEqual(44);
   });
 
   test("has its attributes as properties, which a framework may set before it is defined", async ({ openForm }) => {
@@ -434,6 +494,17 @@ describe("The upload element", () => {
     expect(submitted).toHaveLength(1);
   });
 
+  test("says what is missing or refused, by what the user can do", async ({ openForm }) => {
+    const input = '<label>Recordings <input type="file" accept="audio/*" multiple></label>';
+    const { page, element } = await openForm({ input, attributes: "record required" });
+    const message = () => element.evaluate((one) => (one as StowageUpload).validationMessage);
+    await expect.poll(message).toBe("Choose a file, or record something, then send it.");
+    await page.locator("input").setInputFiles(textFile("notes.txt", "Notes"));
+    await expect(page.getByRole("button", { name: "Cancel notes.txt" })).toBeVisible();
+    await expect(page.getByRole("button", { name: "Retry notes.txt" })).toBeHidden();
+    expect(await message()).toBe("Cancel the files that couldn't be uploaded.");
+  });
+
   test("lets a form wait for what is not uploaded, and sends a recording with it", async ({ openForm }) => {
     const attributes = "record required defer-submit";
     const { page, element, submit, submitted, team } = await openForm({ input: "", attributes });
@@ -496,6 +567,7 @@ describe("The upload element", () => {
     await page.getByRole("button", { name: "Aufnehmen" }).click();
     await page.getByRole("button", { name: "Stopp" }).click();
     await expect(page.getByRole("button", { name: "Senden" })).toBeVisible();
+    expect((await savedRecording(page)).name).toMatch(/^Aufnahme 20\d\d-/);
     await element.evaluate((one) => one.setAttribute("lang", "en"));
     await expect(page.getByRole("button", { name: "Send", exact: true })).toBeVisible();
     await expect(element.getByRole("listitem")).toContainText("Danke!");
@@ -696,8 +768,11 @@ describe("The upload element", () => {
     expect(file?.originalName).toMatch(/^Recording .*\.webm$/);
     expect(file?.durationSeconds).toBeGreaterThan(0.9);
 
+    // One tap never discards what is being recorded.
     await button("Record").click();
     await stateOf(element, "recording");
+    await expect(button("Cancel")).toBeHidden();
+    await button("Stop").click();
     await button("Cancel").click();
     await stateOf(element, "completed");
     await page.evaluate(() => {
@@ -816,7 +891,7 @@ const saveRecording = (page: Page, stream: Uint8Array) =>
       let parts = 0;
       for (let at = 0; at < bytes.length; at += partBytes)
         transaction.objectStore("files").put(new Blob([bytes.slice(at, at + partBytes)]), [key, parts++]);
-      const place = "recordings / recordings";
+      const place = "recordings / recordings ";
       const item = {
         name: "Recording.webm",
         type: "audio/webm;codecs=opus",
@@ -862,7 +937,7 @@ describe("A recording", () => {
     await record();
     await button("Send").click();
     await stateOf(element, "waiting");
-    await expect(element.getByRole("listitem")).toContainText("Waiting for permission to upload");
+    await expect(element.getByRole("listitem")).toContainText("The service is unavailable.");
     await expect(page.getByText(/[Rr]eload/)).toHaveCount(0);
     const asked = page.waitForEvent("dialog");
     const reloading = page.reload();
@@ -1084,6 +1159,26 @@ describe("A recording", () => {
     await stateOf(element, "completed");
     expect((await stored(team))[0]?.durationSeconds).toBeGreaterThan(0.9);
   });
+});
+
+test("A recording that was not sent is offered to its visitor, and to no other", async ({ openPage, problems }) => {
+  const { page, element, button, record } = await openRecorder({ openPage, problems });
+  const show = async (visitor: string) => {
+    await element.evaluate((one, name) => {
+      const next = one.cloneNode(true) as StowageUpload;
+      next.visitor = name;
+      one.replaceWith(next);
+    }, visitor);
+  };
+  await show("one");
+  await record();
+  await show("two");
+  await record();
+  await button("Send").click();
+  await stateOf(element, "completed");
+  await page.reload();
+  await show("one");
+  await stateOf(element, "recorded");
 });
 
 describe("The upload element, over a bad connection,", () => {
