@@ -1247,11 +1247,11 @@ export interface Api {
       maxFileBytes?: number | undefined;
       /** The types of the files. */
       fileTypes?: Array<FileType> | undefined;
-      /** Whether the token can delete what it uploaded, while nobody else has changed, linked, held or transcribed the file. The file then counts no more, but the token can begin at most five times `maxFiles` uploads. Needs `files:delete`, and `files:erase` if there is no trash. */
+      /** Whether the token can delete what it uploaded, while nobody else has changed, linked, held or transcribed the file, as a program of the team may. The file then counts no more, but the token can begin at most five times `maxFiles` uploads. Needs `files:delete`, and `files:erase` if there is no trash. */
       canDelete?: boolean | undefined;
       /** Your name of the visitor, such as the ID of a session. `maxFiles` and `maxBytes` then hold across all tokens that this key creates with the same subject, within a UTC day. It only counts, and gives no rights. It is never stored or logged, and can't be read back. */
       subject?: string | undefined;
-      /** At least 128 random bits that your server keeps for the visitor. Tokens with the same owner have the same rights: each may ask for the status of the files of the others, and delete them if it has `canDelete`. Without it, only the token that uploaded a file may. Never stored or logged. */
+      /** At least 128 random bits that your server keeps for the visitor, as 22 to 200 characters of ASCII without spaces. Tokens with the same owner have the same rights: each may ask for the status of the files of the others, and delete them if it has `canDelete`. Without it, only the token that uploaded a file may. Never stored or logged. */
       owner?: string | undefined;
       /** Set on each file. The visitor can neither set nor see them. At most 4 KiB as JSON. */
       properties?: {

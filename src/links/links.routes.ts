@@ -220,7 +220,8 @@ const list = readOperation(
     tag: linksTag,
     summary: "List the links of a file",
     sample: "for await (const link of stowage.links.list(fileId)) console.log(link.name, link.expiresAt);",
-    description: "Oldest first, without their URLs.",
+    description:
+      "Oldest first, without their URLs. Also of a file in the trash, whose links work again if it is restored: revoke those that must not.",
     success: {
       description: "The links.",
       message: countOf("Links"),

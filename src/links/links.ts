@@ -76,6 +76,7 @@ export interface Link {
 }
 
 const isLinkOfFile = and(eq(links.teamId, teamOfFile), eq(links.fileId, files.id));
+const isLinkOfRemoved = and(eq(links.teamId, teamOfRemoved), eq(links.fileId, removed.id));
 
 type LinkRow = typeof links.$inferSelect;
 
@@ -181,17 +182,23 @@ export function signLink(
   return { token: `${text}.${deps.secrets.sign(text)}`, fileName: name };
 }
 
-/** The links of a file, oldest first. @throws `not_found` */
+/** The links of a file, also of one in the trash, oldest first. @throws `not_found` */
 export async function listLinks(deps: Deps, credential: Credential<"files:download">, fileId: string): Promise<Link[]> {
-  // A row without a link shows that the file exists.
-  const { rows } = await readAs(deps, credential, (viewer) =>
-    deps.db
+  // A row without a link shows that the file exists. The links of a file in the trash can be revoked, so they are listed.
+  const { rows } = await readAs(deps, credential, (viewer) => {
+    const inTrash = deps.db
+      .select({ link: links })
+      .from(removed)
+      .leftJoin(links, isLinkOfRemoved)
+      .where(and(removedOf(viewer), eq(removed.id, fileId), isTrashed));
+    return deps.db
       .select({ link: links })
       .from(files)
       .leftJoin(links, isLinkOfFile)
       .where(isFile({ ...viewer, id: fileId }))
-      .limit(MAX_LINKS),
-  );
+      .unionAll(inTrash)
+      .limit(MAX_LINKS);
+  });
   if (rows.length === 0) throw new AppError("not_found");
   // SQLite would sort in a temporary table: it does not know that this is one file.
   const found = rows.flatMap(({ link }) => link ?? []).sort((a, b) => (a.id < b.id ? -1 : 1));
@@ -204,7 +211,7 @@ export async function listLinks(deps: Deps, credential: Credential<"files:downlo
  */
 export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const { teamId, keyId, userId } = actor;
-  const isOfTrashed = and(removedOf(actor), isTrashed, eq(links.teamId, teamOfRemoved), eq(links.fileId, removed.id));
+  const isOfTrashed = and(removedOf(actor), isTrashed, isLinkOfRemoved);
   // Also in the trash, because the link would come back with the file.
   const isOfFile = or(hasRow(files, and(filesOf(actor), isLinkOfFile)), hasRow(removed, isOfTrashed));
   const isLink = and(eq(links.id, id), eq(links.teamId, teamId), isOfFile);

@@ -54,7 +54,7 @@ const create = writeOperation(
         .default(false)
         .meta({
           description:
-            "Whether the token can delete what it uploaded, while nobody else has changed, linked, held or transcribed the file. The file then counts " +
+            "Whether the token can delete what it uploaded, while nobody else has changed, linked, held or transcribed the file, as a program of the team may. The file then counts " +
             "no more, but the token can begin at most five times `maxFiles` uploads. Needs `files:delete`, and `files:erase` if there is no trash.",
         }),
       subject: z
@@ -73,7 +73,7 @@ const create = writeOperation(
         .optional()
         .meta({
           description:
-            "At least 128 random bits that your server keeps for the visitor. Tokens with the same owner have the same rights: each may ask for the " +
+            "At least 128 random bits that your server keeps for the visitor, as 22 to 200 characters of ASCII without spaces. Tokens with the same owner have the same rights: each may ask for the " +
             "status of the files of the others, and delete them if it has `canDelete`. Without it, only the token that uploaded a file may. Never stored or logged.",
         }),
       properties: properties

@@ -90,7 +90,7 @@ describe("Deletion with a trash", () => {
       expect(await read(team, `${UPLOADS}?${query}`), query).toEqual([]);
     }
     expect(await read(team, "/docs/v1/folders")).toEqual([]);
-    for (const path of ["/metadata", "/status", "/waveform", "/transcript", "/links", ""]) {
+    for (const path of ["/metadata", "/status", "/waveform", "/transcript", ""]) {
       await rejected(team, 404, "not_found", () => team.call("GET", `${UPLOADS}/${id}${path}`));
     }
     const changes = [
@@ -234,6 +234,23 @@ describe("The links of a file in the trash", () => {
     for (const url of urls) expect(await openedBy(team, url)).toBe(404);
     await batch(team, { action: "restore", ids });
     for (const url of urls) expect(await openedBy(team, url)).toBe("to be kept");
+  });
+
+  test("are listed, so that they can be revoked, and no more once the file is erased", async ({ team }) => {
+    const { token } = await newMember(team, "contributor");
+    const [id, other] = [await put(team), await put(team)];
+    const links = [(await linkOf(team, id))._id, (await linkOf(team, id))._id];
+    await remove(team, id);
+    await remove(team, other);
+    const list = (file: string, by = team) => by.call("GET", `${UPLOADS}/${file}/links`);
+    const listed: { _id: string }[] = await dataOf(list(id));
+    expect(listed.map(({ _id }) => _id)).toEqual(links);
+    expect(await dataOf(list(other))).toEqual([]);
+    const asContributor = () => team.call("GET", `${UPLOADS}/${id}/links`, { token });
+    await rejected(team, 404, "not_found", asContributor);
+    await rejected(team, 404, "not_found", async () => list(id, await newTeam()));
+    await remove(team, id, "?permanent=true");
+    await rejected(team, 404, "not_found", () => list(id));
   });
 
   test("stay revoked if they are revoked there, also by a contributor for an own file", async ({ team }) => {

@@ -50,6 +50,13 @@ export function parseCount(text: string): number {
   throw new InvalidArgumentError("It must be a whole number.");
 }
 
+/** Parses seconds, also with minutes and hours before them. */
+export function parseSeconds(text: string): number {
+  if (/^(\d{1,4}:){0,2}\d{1,8}(\.\d+)?$/.test(text))
+    return text.split(":").reduce((sum, part) => 60 * sum + Number(part), 0);
+  throw new InvalidArgumentError("It must be seconds, or a time such as 1:30.");
+}
+
 export const TEAM = ["--team <id>", "ID of the team (operator token)"] as const;
 
 /** Lists the values of a union. TypeScript requires all of them. */

@@ -1,6 +1,16 @@
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import type { Link } from "../index.ts";
-import { type Define, EXPIRY_HINT, FILE, IDS, parseCount, parseStart, removeEach, withDeletion } from "./command.ts";
+import {
+  type Define,
+  EXPIRY_HINT,
+  FILE,
+  IDS,
+  parseCount,
+  parseSeconds,
+  parseStart,
+  removeEach,
+  withDeletion,
+} from "./command.ts";
 import { findFile } from "./organizing.ts";
 import { ageOf, type Table } from "./table.ts";
 
@@ -22,17 +32,20 @@ export function addLinkCommands(program: CommandUnknownOpts, define: Define): vo
       .argument(...FILE)
       .option("--expires <date>", `when the link expires (${EXPIRY_HINT}; default: never)`, parseStart)
       .option("--inline", "let browsers play audio instead of downloading it")
-      .option("--name <name>", "name of the downloaded file"),
+      .option("--name <name>", "name of the downloaded file")
+      .option("--start <time>", "where its page starts to play, such as 90 or 1:30", parseSeconds)
+      .option("--end <time>", "where its page stops", parseSeconds),
     {
       ids: "files",
       summary: "Create a link to download a file, and its page, which work until it expires or you revoke it",
       examples: ["stowage link 0193477c0a5e2b7f4d1c8e90 --expires 2026-12-31"],
     },
-    async (context, [file], { expires, inline, name }) => {
+    async (context, [file], { expires, inline, name, start, end }) => {
       const { id } = await findFile(context, file);
       const { links } = context.stowage;
       const disposition = inline ? "inline" : undefined;
-      const link = await links.create(id, { expiresAt: expires, disposition, name }, context.call);
+      const part = { startSeconds: start, endSeconds: end };
+      const link = await links.create(id, { expiresAt: expires, disposition, name, ...part }, context.call);
       context.results.print(link, [link._id, link.url, link.pageUrl]);
     },
   );

@@ -1,4 +1,4 @@
-import { can, me, type Scope } from "../framework/session.ts";
+import { can, me, type Scope, trashDays } from "../framework/session.ts";
 import { SCOPE_LABELS } from "../nouns.ts";
 
 /** The action as a separate label, such as "View files". */
@@ -15,7 +15,8 @@ const inWords = new Intl.ListFormat("en", { type: "disjunction" });
 /** Why actions are hidden. Nothing if the session has all of the scopes. */
 export function MissingScopes({ scopes }: { scopes: Scope[] }) {
   const missing = scopes.filter((scope) => !can(scope));
-  if (missing.length === 0) return null;
+  // Only with the team is it known which scope a deletion needs.
+  if (missing.length === 0 || (trashDays.value === undefined && missing.includes("files:erase"))) return null;
   const role = me.value?.role;
   const who = role ? `Your role (${ROLE_LABELS[role]})` : "The key of this session";
   const labels = missing.map((scope) => SCOPE_LABELS[scope]);
