@@ -281,8 +281,9 @@ describe("every command", () => {
     const { machine, ids } = await prepared();
     const { file = "" } = ids;
     const expires = `${new Date().getUTCFullYear() + 1}-01-01`;
-    const link = await machine.json(`link ${file} --expires ${expires}`);
+    const link = await machine.json(`link ${file} --expires ${expires} --start 1:00.5 --end 90`);
     expect(link).toMatchObject({ fileId: file, expiresAt: `${expires}T00:00:00.000Z`, disposition: "attachment" });
+    expect(link).toMatchObject({ startSeconds: 60.5, endSeconds: 90 });
     expect((await fetch(link.url)).status).toBe(200);
     expect(await machine.run(`unlink ${link._id} --yes`)).toMatchObject({ code: 0, stdout: `${link._id}\trevoked\n` });
     expect((await fetch(link.url)).status).toBe(404);
@@ -1697,6 +1698,7 @@ describe("a failure", () => {
     ["a local time for a date", "ls --after 2026-11-01T08:00", 2],
     ["an unknown ID", `info ${UNKNOWN}`, 4, `${UNKNOWN}: Not found.`],
     ["an unknown ID of a file to delete", `rm ${UNKNOWN} --yes`, 4, `${UNKNOWN}: Not found.`],
+    ["a time in words", `link ${UNKNOWN} --start soon`, 2, /It must be seconds, or a time such as 1:30\.$/],
     ["a past date", `link ${UNKNOWN} --expires 2026-01-01`, 1, `${UNKNOWN}: The expiry date must be in the future.`],
     ["an unknown type", "ls --type song", 2, /"song" is not one of audio, video, .+\.$/],
     ["scopes of a public key", "keys create a --public --scopes files:read", 2, /Leave out --scopes\.$/],
