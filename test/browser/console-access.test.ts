@@ -4,6 +4,7 @@ import { Stowage } from "../../src/client/index.ts";
 import { collect, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
 import { chooseAction, exhaustive, PASSWORD, test } from "./console.ts";
+import { hold } from "./fakes.ts";
 import { button, dialog, heading, link } from "./locators.ts";
 import { expect, expectAnnounced } from "./support.ts";
 
@@ -30,6 +31,19 @@ describe("Viewer", () => {
     await expect(page.getByRole("button", { name: /Reprocess|Rename|Delete/ })).toHaveCount(0);
     // The log names the key. The list of keys is not the viewer's to read.
     await expect(page.getByRole("region", { name: "Activity" })).toContainText("test uploaded this file");
+  });
+
+  test("reads the reason once the page knows whether a deletion erases", async ({ at }) => {
+    const { page } = await at("/files", { role: "viewer", files: ["song.txt"] });
+    const reason = page.getByText(/^Your role \(Viewer\) doesn't allow you to .* or erase files\.$/);
+    await expect(reason).toBeVisible();
+    const { release, isHeld } = await hold(page, "GET", /\/auth\/v1\/teams\/\w+$/);
+    await page.reload();
+    await isHeld;
+    await expect(link(page, "song.txt")).toBeVisible();
+    await expect(page.getByText("doesn't allow you")).toHaveCount(0);
+    release();
+    await expect(reason).toBeVisible();
   });
 
   exhaustive("sees no section by its URL without the scope, and more after a change of the role", async ({ at }) => {

@@ -31,11 +31,22 @@ from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status 
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
 -- rows: 1 row read
+--   COMPOUND QUERY
+--   LEFT-MOST SUBQUERY
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SEARCH links USING INDEX links_file (team_id=? AND file_id=?) LEFT-JOIN
+--   UNION ALL
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   SEARCH links USING INDEX links_file (team_id=? AND file_id=?) LEFT-JOIN
 select
   links.id, links.team_id, links.file_id, links.secret_hash, links.name, links.start_seconds,
   links.end_seconds, links.disposition, links.expires_at, links.created_at, links.key_id, links.user_id
 from files left join links on (links.team_id = files.team_id and links.file_id = files.id)
 where (files.team_id = ? and files.id = ?)
+union all
+select
+  links.id, links.team_id, links.file_id, links.secret_hash, links.name, links.start_seconds,
+  links.end_seconds, links.disposition, links.expires_at, links.created_at, links.key_id, links.user_id
+from removed left join links on (links.team_id = removed.team_id and links.file_id = removed.id)
+where (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null)
 limit ?;

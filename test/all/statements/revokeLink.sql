@@ -111,8 +111,7 @@ where
           (
             removed.team_id = ?
             and removed.trashed_at is not null
-            and links.team_id = removed.team_id
-            and links.file_id = removed.id
+            and (links.team_id = removed.team_id and links.file_id = removed.id)
           )
       )
     )
@@ -151,8 +150,7 @@ where
           (
             removed.team_id = ?
             and removed.trashed_at is not null
-            and links.team_id = removed.team_id
-            and links.file_id = removed.id
+            and (links.team_id = removed.team_id and links.file_id = removed.id)
           )
       )
     )
@@ -183,8 +181,7 @@ where
           (
             removed.team_id = ?
             and removed.trashed_at is not null
-            and links.team_id = removed.team_id
-            and links.file_id = removed.id
+            and (links.team_id = removed.team_id and links.file_id = removed.id)
           )
       )
     )
