@@ -9,7 +9,6 @@
  */
 
 import { decodeHTML } from "entities/decode";
-import { foldedWords } from "./folding.ts";
 
 /** The words of a speaker in a cue. */
 export interface Turn {
@@ -100,10 +99,6 @@ export function parseCues(vtt: string): Cue[] {
   return cues;
 }
 
-/** The text of a cue, with a line for each turn. */
-export const textOf = ({ turns }: Cue) =>
-  turns.map(({ speaker, text }) => (speaker === null ? text : `${speaker}: ${text}`)).join("\n");
-
 /** The cue that is spoken: of overlapping ones the last that began. -1 if there is none. */
 export function cueAt(cues: readonly Cue[], seconds: number): number {
   let [low, high] = [0, cues.length];
@@ -118,10 +113,3 @@ export function cueAt(cues: readonly Cue[], seconds: number): number {
   return -1;
 }
 const MAX_OVERLAPPING = 20;
-
-/** The cues whose folded texts contain every word, in their order. */
-export function findCues(texts: readonly string[], query: string): number[] {
-  const words = foldedWords(query);
-  if (words.length === 0) return [];
-  return texts.flatMap((text, at) => (words.every((word) => text.includes(word)) ? [at] : []));
-}

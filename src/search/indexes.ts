@@ -1,6 +1,6 @@
 import { retrying } from "../platform/retry.ts";
 import type { System } from "../platform/system.ts";
-import type { Term } from "./words.ts";
+import type { Term } from "../words.ts";
 
 /* How the Worker reaches the Durable Objects of indexes. Each team has one, with the words of its transcripts (team-index.ts). */
 

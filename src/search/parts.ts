@@ -1,5 +1,5 @@
 import type { Cue } from "../cues.ts";
-import { foldedWordsIn } from "./words.ts";
+import { joinWords, wordsOf } from "../places.ts";
 
 /*
  * A transcript as the index stores it. A row holds 2 MB at most, so a very long one is in parts, which overlap: what is said within 30 s
@@ -16,7 +16,6 @@ const MAX_OVERLAP_BYTES = 100_000;
 /** The numbers and brackets of a cue, and those of a turn. */
 const CUE_BYTES = 30;
 const TURN_BYTES = 10;
-const MAX_MILLISECONDS = 2 ** 32 - 1;
 
 /** A cue as it is stored: its start and end in seconds, and its turns, each with the number of its speaker, or -1. */
 type StoredCue = [start: number, end: number, ...turns: [speaker: number, text: string][]];
@@ -67,24 +66,13 @@ function* shortCues(cues: Iterable<Cue>): Generator<Cue> {
   }
 }
 
-const milliseconds = (seconds: number) => Math.min(MAX_MILLISECONDS, Math.round(seconds * 1000));
-
 /** A cue, with its words, each after a space. */
 interface CueWithWords {
   cue: Cue;
   words: string;
 }
 
-const withWords = (cue: Cue): CueWithWords => ({
-  cue,
-  words: cue.turns
-    .map(({ text }) =>
-      foldedWordsIn(text)
-        .map((word) => ` ${word}`)
-        .join(""),
-    )
-    .join(""),
-});
+const withWords = (cue: Cue): CueWithWords => ({ cue, words: wordsOf(cue.turns.map(({ text }) => text)) });
 
 /** How much of a part it takes. */
 function bytesOf({ cue, words }: CueWithWords): number {
@@ -136,15 +124,15 @@ class PartBuilder {
       speakers.set(speaker, number);
       return number;
     };
-    const times = new Uint32Array(3 * this.#cues.length);
-    let offset = 0;
-    const cues = this.#cues.map(({ cue: { start, end, turns }, words }, i): StoredCue => {
-      times.set([milliseconds(start), milliseconds(end), offset], 3 * i);
-      offset += words.length;
-      return [start, end, ...turns.map(({ speaker, text }): [number, string] => [numberOf(speaker), text])];
-    });
-    const words = `${this.#cues.map((one) => one.words).join("")} `;
-    return { words, times, text: { speakers: [...speakers.keys()], cues }, ownFrom: this.#ownFrom };
+    const cues = this.#cues.map(
+      ({ cue: { start, end, turns } }): StoredCue => [
+        start,
+        end,
+        ...turns.map(({ speaker, text }): [number, string] => [numberOf(speaker), text]),
+      ],
+    );
+    const joined = joinWords(this.#cues.map(({ cue: { start, end }, words }) => ({ start, end, words })));
+    return { ...joined, text: { speakers: [...speakers.keys()], cues }, ownFrom: this.#ownFrom };
   }
 }
 

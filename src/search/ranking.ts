@@ -1,8 +1,9 @@
+import { CueTimes, findPlaces, MAX_SCORED, type Place } from "../places.ts";
+import { marksOf, type Term } from "../words.ts";
+import { allOf, nearOf } from "./expressions.ts";
 import type { Candidate, IndexStore } from "./index-store.ts";
 import type { FoundFile, Match, SearchRequest, SearchResult } from "./indexes.ts";
 import type { PartText } from "./parts.ts";
-import { CueTimes, findPlaces, MAX_SCORED, type Place } from "./places.ts";
-import { allOf, marksOf, nearOf, type Term } from "./words.ts";
 
 /*
  * Ranks the transcripts that have all terms of a search. FTS5 finds them; their scores follow from their own words. Nothing here waits,

@@ -4,9 +4,9 @@ import { fileRecord, filesTag } from "../files/files.routes.ts";
 import { folder } from "../files/properties.routes.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
 import { cursorOf, DEFAULT_LIMIT, id, nameFilter, nextLinkHeader, pageLimit, setNextLink } from "../http/validation.ts";
+import { MAX_TERMS, termsOf } from "../words.ts";
 import { rebuildIndex } from "./rebuilding.ts";
 import { MATCHES_OF_FILE, MAX_MATCHES, searchTranscripts } from "./search.ts";
-import { MAX_TERMS, termsOf } from "./words.ts";
 
 /** Several sentences. */
 const MAX_SEARCH_LENGTH = 500;

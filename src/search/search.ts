@@ -12,10 +12,10 @@ import { decodeCursor, encodeCursor, listName } from "../platform/paging.ts";
 import { SECOND } from "../platform/system.ts";
 import { withTimeout } from "../timeout.ts";
 import { KIND as TRANSCRIPT } from "../transcripts/transcripts.ts";
+import { termsOf } from "../words.ts";
 import { filesWithTranscript } from "./following.ts";
 import type { FoundFile, IndexStatus, SearchRequest, SearchResult } from "./indexes.ts";
 import { MAX_INDEX } from "./team-index.ts";
-import { termsOf } from "./words.ts";
 
 /*
  * Finds what is said in transcripts. The index of the team ranks them, and knows neither callers nor whether a file is still there. So

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { findCues, parseCues, textOf, turnsOf } from "../../src/cues.ts";
-import { fold } from "../../src/folding.ts";
+import { type Cue, parseCues, turnsOf } from "../../src/cues.ts";
 import { readTranscript } from "../../src/transcripts/reading.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
@@ -9,6 +8,8 @@ const stored = (vtt: string) => new TextDecoder().decode(readTranscript(encode(v
 const read = (vtt: string) => parseCues(stored(vtt));
 const vttOf = (...texts: string[]) =>
   ["WEBVTT", ...texts.map((text, at) => `00:0${at}.000 --> 00:0${at + 1}.000\n${text}`)].join("\n\n");
+const textOf = ({ turns }: Cue) =>
+  turns.map(({ speaker, text }) => (speaker === null ? text : `${speaker}: ${text}`)).join("\n");
 /** The turns of a cue that the service accepts, as `speaker: text`. */
 const said = (text: string) => read(vttOf(text, "the end")).map(textOf).slice(0, -1);
 
@@ -124,14 +125,5 @@ describe("A transcript", () => {
 
   test("has spaces in place of control characters", () => {
     for (const wrong of ["\0", "\u001b", "\f", "\u0085"]) expect(said(`a${wrong}b`)).toEqual(["a b"]);
-  });
-
-  test("is searched in each turn, with its speaker", () => {
-    const texts = read(
-      "WEBVTT\n\n00:00.000 --> 00:01.000\n<v Ann>Hi.</v>\n<v Ben>Caf&eacute;?\n\n00:01.000 --> 00:02.000\nHi.\n",
-    ).map((one) => fold(textOf(one)));
-    expect(findCues(texts, "hi")).toEqual([0, 1]);
-    expect(findCues(texts, "CAFE ben")).toEqual([0]);
-    expect(findCues(texts, "eacute")).toEqual([]);
   });
 });

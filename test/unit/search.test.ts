@@ -1,11 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Cue } from "../../src/cues.ts";
+import { CueTimes, findPlaces } from "../../src/places.ts";
+import { allOf } from "../../src/search/expressions.ts";
 import type { IndexStore } from "../../src/search/index-store.ts";
 import { partsOf } from "../../src/search/parts.ts";
-import { CueTimes, findPlaces } from "../../src/search/places.ts";
 import { Ranking } from "../../src/search/ranking.ts";
-import { allOf, foldedWordsIn, marksOf, termsOf, wordsIn } from "../../src/search/words.ts";
+import { foldedWordsIn, marksOf, termsOf, wordsIn } from "../../src/words.ts";
 
 const cueOf = (text: string, start: number, end = start + 5): Cue => ({ start, end, turns: [{ speaker: null, text }] });
 const saidAt = (...cues: [text: string, start: number][]) => partsOf(cues.map(([text, start]) => cueOf(text, start)));

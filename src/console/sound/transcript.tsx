@@ -1,12 +1,12 @@
 import { effect, useComputed } from "@preact/signals";
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Cue, cueAt, findCues, parseCues, type Turn, textOf } from "../../cues.ts";
-import { fold } from "../../folding.ts";
+import { type Cue, cueAt, parseCues, type Turn } from "../../cues.ts";
 import { formatDuration } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
-import { Marked } from "../parts/words.tsx";
+import { MarkedRanges } from "../parts/words.tsx";
 import { formatClip, IconButton } from "./controls.tsx";
+import { createFinder, type Found, type FoundPlace } from "./finding.ts";
 import { type Clip, clip, markClip } from "./playback.ts";
 import { isPlaying, momentOf, position, seek, type Track, track } from "./player-state.ts";
 
@@ -57,26 +57,26 @@ function namedOnce(cues: Cue[]): Cue[] {
 
 export function Transcript({ file, vtt, language, search = "", copyClip, children }: TranscriptProps) {
   const cues = useMemo(() => namedOnce(parseCues(vtt)), [vtt]);
-  const texts = useMemo(() => cues.map((cue) => fold(textOf(cue))), [cues]);
+  const find = useMemo(() => createFinder(cues), [cues]);
   const [query, setQuery] = useState(search);
-  const found = useMemo(() => findCues(texts, query), [texts, query]);
-  const isFound = useMemo(() => new Set(found), [found]);
+  const found = find(query);
+  const { places } = found;
   const [match, setMatch] = useState(0);
   const [isAll, setAll] = useState(false);
   const list = useRef<CueListHandle | null>(null);
   const go = (to: number) => {
-    const at = (to + found.length) % found.length;
+    const at = (to + places.length) % places.length;
     setMatch(at);
-    list.current?.show(found[at] ?? 0);
+    list.current?.show(places[at]?.firstCue ?? 0);
   };
   // The page opens at the match that is heard there, or follows.
   useEffect(() => {
-    const next = found.findIndex((at) => (cues[at]?.end ?? 0) > momentOf(file));
-    if (found.length > 0) go(Math.max(next, 0));
+    const next = places.findIndex(({ lastCue }) => (cues[lastCue]?.end ?? 0) > momentOf(file));
+    if (places.length > 0) go(Math.max(next, 0));
   }, [search]);
   if (cues.length === 0 && !children) return null;
   const onFindKey = (event: KeyboardEvent) => {
-    if (event.key !== "Enter" || found.length === 0) return;
+    if (event.key !== "Enter" || places.length === 0) return;
     event.preventDefault();
     go(match + (event.shiftKey ? -1 : 1));
   };
@@ -95,14 +95,14 @@ export function Transcript({ file, vtt, language, search = "", copyClip, childre
           onInput={({ currentTarget: { value } }) => {
             setQuery(value);
             setMatch(0);
-            const [first] = findCues(texts, value);
-            if (first !== undefined) list.current?.show(first);
+            const [first] = find(value).places;
+            if (first) list.current?.show(first.firstCue);
           }}
         />
         <span class="quiet number" role="status">
-          {query.trim() && (found.length > 0 ? `${match + 1} of ${found.length}` : "No matches")}
+          {query.trim() && (places.length > 0 ? `${match + 1} of ${places.length}` : "No matches")}
         </span>
-        {found.length > 1 && (
+        {places.length > 1 && (
           <>
             <IconButton label="Previous match" icon="chevron" class="up" onClick={() => go(match - 1)} />
             <IconButton label="Next match" icon="chevron" onClick={() => go(match + 1)} />
@@ -117,9 +117,8 @@ export function Transcript({ file, vtt, language, search = "", copyClip, childre
         language={language}
         isAll={isAll}
         handle={list}
-        found={isFound}
-        query={query}
-        match={found[match]}
+        found={found}
+        match={places[match]}
         copyClip={copyClip}
       />
       {cues.length > SHORT_CUES && (
@@ -143,14 +142,13 @@ interface CueListProps {
   copyClip: CopyClip;
   /** Whether a narrow screen shows the list in full length, in the page. */
   isAll: boolean;
-  /** The cues in which the words of the query are marked. */
-  found: ReadonlySet<number>;
-  query: string;
-  match: number | undefined;
+  /** The places whose words are marked. */
+  found: Found;
+  match: FoundPlace | undefined;
   handle: { current: CueListHandle | null };
 }
 
-function CueList({ file, cues, language, copyClip, isAll, found, query, match, handle }: CueListProps) {
+function CueList({ file, cues, language, copyClip, isAll, found, match, handle }: CueListProps) {
   const scroller = useRef<HTMLDivElement>(null);
   const blocks = Math.ceil(cues.length / BLOCK_CUES);
   const [shown, setShown] = useState<ReadonlySet<number>>(new Set([0]));
@@ -298,10 +296,9 @@ function CueList({ file, cues, language, copyClip, isAll, found, query, match, h
               from={from}
               part={part}
               found={found}
-              query={query}
               isShown={shown.has(block)}
               stop={stop >= from && stop < from + BLOCK_CUES ? stop : undefined}
-              match={match !== undefined && match >= from && match < from + BLOCK_CUES ? match : undefined}
+              match={match}
               spoken={spoken.peek()}
             />
           );
@@ -396,15 +393,14 @@ interface BlockProps {
   block: number;
   from: number;
   part: Cue[];
-  found: ReadonlySet<number>;
-  query: string;
+  found: Found;
   isShown: boolean;
   stop: number | undefined;
-  match: number | undefined;
+  match: FoundPlace | undefined;
   spoken: number;
 }
 
-function Block({ block, from, part, found, query, isShown, stop, match, spoken }: BlockProps) {
+function Block({ block, from, part, found, isShown, stop, match, spoken }: BlockProps) {
   const id = useId();
   if (!isShown) return <li data-block={block} style={{ blockSize: `${part.length * CUE_REMS}rem` }} />;
   return (
@@ -412,13 +408,22 @@ function Block({ block, from, part, found, query, isShown, stop, match, spoken }
       <ol start={from + 1}>
         {part.map((cue, index) => {
           const at = from + index;
-          const shown = (text: string) => (found.has(at) ? <Marked text={text} search={query} /> : text);
+          const marks = found.placeOf.get(at)?.marksOf(at);
           const time = formatDuration(Math.floor(cue.start));
           return (
-            <li key={at} data-cue={at} data-match={match === at} aria-current={spoken === at ? "true" : undefined}>
+            <li
+              key={at}
+              data-cue={at}
+              data-match={match?.has(at) === true}
+              aria-current={spoken === at ? "true" : undefined}
+            >
               {cue.turns.map(({ speaker, text }, turn) => (
                 <>
-                  {speaker !== null && <strong dir="auto">{shown(speaker)}</strong>}
+                  {speaker !== null && (
+                    <strong dir="auto">
+                      <MarkedRanges text={speaker} ranges={marks?.[turn]?.speaker ?? []} />
+                    </strong>
+                  )}
                   {turn === 0 && (
                     <button
                       type="button"
@@ -431,7 +436,7 @@ function Block({ block, from, part, found, query, isShown, stop, match, spoken }
                     </button>
                   )}
                   <p dir="auto" id={turn === 0 ? `${id}-${index}` : undefined}>
-                    {shown(text)}
+                    <MarkedRanges text={text} ranges={marks?.[turn]?.text ?? []} />
                   </p>
                 </>
               ))}

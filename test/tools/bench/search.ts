@@ -3,11 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import type { Cue } from "../../../src/cues.ts";
+import { allOf } from "../../../src/search/expressions.ts";
 import { IndexStore } from "../../../src/search/index-store.ts";
 import { partsOf } from "../../../src/search/parts.ts";
 import { Ranking } from "../../../src/search/ranking.ts";
 import { MAX_INDEX } from "../../../src/search/team-index.ts";
-import { allOf, termsOf } from "../../../src/search/words.ts";
+import { termsOf } from "../../../src/words.ts";
 import type { Scope } from "./server.ts";
 
 /*

@@ -1,15 +1,43 @@
-import { needleOf, type Term } from "./words.ts";
+import { foldedWordsIn, needleOf, type Term } from "./words.ts";
 
 /*
  * Where the words of a search stand in a transcript, and how well it matches. Works on the words of the transcript as one text, in which
  * each stands between two spaces, and on the times of its cues. Nothing here depends on other transcripts, so a score is the same for
- * each page of a search, and shows nothing of transcripts that the caller doesn't see.
+ * each page of a search, and shows nothing of transcripts that the caller doesn't see. Pure, and shared by the Worker and the console.
  */
 
 /** Words that stand this close together are one place. */
 const PLACE_MILLISECONDS = 30_000;
 /** Places of a transcript that count for its score. */
 export const MAX_SCORED = 25;
+
+/** A cue with its words, each after a space. */
+export interface CueWords {
+  start: number;
+  end: number;
+  words: string;
+}
+
+/** The words of these texts, each after a space. */
+export const wordsOf = (texts: string[]): string =>
+  texts
+    .flatMap(foldedWordsIn)
+    .map((word) => ` ${word}`)
+    .join("");
+
+const milliseconds = (seconds: number) => Math.min(MAX_MILLISECONDS, Math.round(seconds * 1000));
+const MAX_MILLISECONDS = 2 ** 32 - 1;
+
+/** The words of all cues as one text, each between two spaces, and the numbers of `CueTimes`. */
+export function joinWords(cues: CueWords[]): { words: string; times: Uint32Array } {
+  const times = new Uint32Array(3 * cues.length);
+  let offset = 0;
+  cues.forEach(({ start, end, words }, i) => {
+    times.set([milliseconds(start), milliseconds(end), offset], 3 * i);
+    offset += words.length;
+  });
+  return { words: `${cues.map(({ words }) => words).join("")} `, times };
+}
 
 /** The cues of a text: of each, three numbers: its start and end in milliseconds, and where its words begin in the text. */
 export class CueTimes {

@@ -1,8 +1,9 @@
-import { fold, foldWithOffsets, joinRanges } from "../folding.ts";
+import { fold, foldWithOffsets, joinRanges } from "./folding.ts";
 
 /*
- * How a text becomes words, and a search a list of them. The index and a search use the same functions, so a word is found however it
- * is written: folded as by the search of files, without punctuation.
+ * How what is said becomes words, and a search a list of them. Pure, and shared by the Worker and the console. The index, a search and
+ * the page of a transcript use the same functions, so a word is found however it is written: folded as by the search of files, without
+ * punctuation.
  *
  * Texts in Chinese, Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces between words, or particles at their ends. There, each
  * character is a word of the index, and a word of a search is a phrase of its characters. `Intl.Segmenter` finds words, but not the same
@@ -72,13 +73,6 @@ export function termsOf(search: string): Term[] {
 
 /** The text of a term between the words of an index: it begins with a space, and unless it is a prefix, ends with one. */
 export const needleOf = ({ words, isPrefix }: Term): string => ` ${words.join(" ")}${isPrefix ? "" : " "}`;
-
-/** The terms as an expression of FTS5. A word has only letters and digits, so the quotes hold. */
-export const expressionOf = ({ words, isPrefix }: Term): string => `"${words.join(" ")}"${isPrefix ? " *" : ""}`;
-export const allOf = (terms: Term[]): string => terms.map(expressionOf).join(" AND ");
-/** The terms close together. */
-export const nearOf = (terms: Term[], maxWords: number): string =>
-  terms.length === 1 ? allOf(terms) : `NEAR(${terms.map(expressionOf).join(" ")}, ${maxWords})`;
 
 /** The ranges of a text that are terms of a search, in order. Ranges that overlap are one. */
 export function marksOf(text: string, terms: Term[]): [from: number, to: number][] {
