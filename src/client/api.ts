@@ -687,6 +687,8 @@ export interface Waveform {
 export interface FoundTranscript {
   /** The file. */
   file: StoredFile;
+  /** The language of the transcript, as it was set. */
+  language: string | null;
   /** The places in the transcript. At most 100, except with `file`. */
   matchCount: number;
   /** Up to 3 of them, the best ones, in their order. With `file`, up to 500. */
@@ -697,9 +699,13 @@ export interface TranscriptMatch {
   startSeconds: number;
   /** Where it ends, in seconds. */
   endSeconds: number;
-  /** Who says the first marked word. Null if the transcript names no one. */
+  /** The sentences in which the words stand, with one item until another speaker follows. */
+  turns: Array<TranscriptTurn>;
+}
+export interface TranscriptTurn {
+  /** Null if the transcript names no one. */
   speaker: string | null;
-  /** What is said there. A long text is shortened. */
+  /** What the speaker says. `…` stands for the rest of a long sentence. */
   text: string;
   /** The ranges of `text` that are words of the search, in UTF-16 code units. */
   marks: Array<[number, number]>;
@@ -863,6 +869,7 @@ export interface Schemas {
   Waveform: Waveform;
   FoundTranscript: FoundTranscript;
   TranscriptMatch: TranscriptMatch;
+  TranscriptTurn: TranscriptTurn;
   TrashedFile: TrashedFile;
   NewLink: NewLink;
   Link: Link;

@@ -35,6 +35,7 @@ export type {
   Tag,
   Transcript,
   TranscriptMatch,
+  TranscriptTurn,
   TrashedFile,
   UnfinishedUpload,
   UploadToken,

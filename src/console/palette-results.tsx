@@ -32,6 +32,7 @@ interface Result {
   detail?: string;
   /** What is said, in place of the label. */
   match?: Match;
+  language?: string | null;
   note: string;
   icon: IconName;
   run: () => void;
@@ -127,11 +128,12 @@ function useMatches(typed: string): Matches {
     })),
   ];
   const isSaidLoading = said.isSearching || typed.trim() !== search;
-  const spoken = (isSaidLoading ? [] : (said.items ?? [])).flatMap(({ file, matches: found, matchCount }) => [
+  const spoken = (isSaidLoading ? [] : (said.items ?? [])).flatMap(({ file, language, matches: found, matchCount }) => [
     ...found.slice(0, MAX_SPOKEN).map((match) => ({
-      key: `${file._id} ${match.startSeconds} ${match.text}`,
+      key: `${file._id} ${match.startSeconds} ${match.turns[0]?.text}`,
       label: file.name,
       match,
+      language,
       note: formatDuration(Math.floor(match.startSeconds)),
       icon: "play" as const,
       run: () => {
@@ -232,7 +234,7 @@ export function PaletteResults({ id, typed, pressed, active, openHelp, onClose }
     >
       <Icon name={result.icon} />
       <span class="two-lines">
-        {result.match && <Sentence match={result.match} />}
+        {result.match && <Sentence match={result.match} language={result.language ?? null} />}
         <bdi class={result.match && "quiet"}>
           {result.match ? result.label : <Marked text={result.label} search={typed} />}
         </bdi>

@@ -18,14 +18,20 @@ export interface SearchRequest {
   askedAt: number;
 }
 
-/** A place in a transcript. Times are seconds. */
-export interface Match {
-  startSeconds: number;
-  endSeconds: number;
+/** What one speaker says. */
+export interface MatchTurn {
   speaker: string | null;
   text: string;
   /** Ranges of the text, in UTF-16 code units. */
   marks: [from: number, to: number][];
+}
+
+/** A place in a transcript. Times are seconds. */
+export interface Match {
+  startSeconds: number;
+  endSeconds: number;
+  /** At least one. */
+  turns: MatchTurn[];
 }
 
 export interface FoundFile {

@@ -1,8 +1,9 @@
 import { CueTimes, findPlaces, MAX_SCORED, type Place } from "../places.ts";
-import { marksOf, type Term } from "../words.ts";
+import type { Term } from "../words.ts";
+import { excerptOf } from "./excerpts.ts";
 import { allOf, nearOf } from "./expressions.ts";
 import type { Candidate, IndexStore } from "./index-store.ts";
-import type { FoundFile, Match, SearchRequest, SearchResult } from "./indexes.ts";
+import type { FoundFile, SearchRequest, SearchResult } from "./indexes.ts";
 import type { PartText } from "./parts.ts";
 
 /*
@@ -17,11 +18,6 @@ const EXAMINED_LENGTH = 10_000_000;
 const MAX_COUNTED = 100;
 /** About 30 s of fast speech. */
 const NEAR_WORDS = 100;
-/** A match shows this much of a transcript. Its words are sought in a longer text. */
-const MAX_MATCH_LENGTH = 400;
-const MAX_JOINED_LENGTH = 20_000;
-/** The characters of a shortened match before its first word. */
-const LEAD_LENGTH = 60;
 
 interface FoundPlace {
   part: number;
@@ -122,45 +118,16 @@ export class Ranking {
       version: file.version,
       score,
       matchCount: places.length,
-      matches: places.filter((one) => shown.has(one)).map(({ part, place }) => this.#match(textOf(part), place)),
+      matches: places.flatMap((one, at) => {
+        if (!shown.has(one)) return [];
+        const { part, place } = one;
+        const [before, after] = [places[at - 1], places[at + 1]];
+        const limits = {
+          first: before?.part === part ? before.place.lastCue + 1 : 0,
+          last: after?.part === part ? after.place.firstCue - 1 : Number.POSITIVE_INFINITY,
+        };
+        return [excerptOf(textOf(part), { first: place.firstCue, last: place.lastCue }, this.#terms, limits)];
+      }),
     };
   }
-
-  #match({ speakers, cues }: PartText, { firstCue, lastCue }: Place): Match {
-    const shown = cues.slice(firstCue, lastCue + 1);
-    let text = "";
-    const turns: { from: number; speaker: string | null }[] = [];
-    for (const [, , ...said] of shown) {
-      for (const [speaker, words] of said) {
-        if (text.length > MAX_JOINED_LENGTH) break;
-        if (text !== "") text += " ";
-        turns.push({ from: text.length, speaker: speakers[speaker] ?? null });
-        text += words;
-      }
-    }
-    const marks = marksOf(text, this.#terms);
-    const first = marks[0]?.[0] ?? 0;
-    const { from, to } = shortened(text, first);
-    return {
-      startSeconds: shown[0]?.[0] ?? 0,
-      endSeconds: shown.reduce((max, [, end]) => Math.max(max, end), 0),
-      speaker: turns.findLast((turn) => turn.from <= first)?.speaker ?? null,
-      text: text.slice(from, to),
-      marks: marks
-        .filter(([start, end]) => start >= from && end <= to)
-        .map(([start, end]): [number, number] => [start - from, end - from]),
-    };
-  }
-}
-
-/** The range of a long text that is shown: from some words before the first mark on. */
-function shortened(text: string, first: number): { from: number; to: number } {
-  if (text.length <= MAX_MATCH_LENGTH) return { from: 0, to: text.length };
-  const lead = Math.max(0, Math.min(first - LEAD_LENGTH, text.length - MAX_MATCH_LENGTH));
-  const space = text.indexOf(" ", lead);
-  const from = lead === 0 ? 0 : space >= 0 && space < first ? space + 1 : first;
-  const last = text.lastIndexOf(" ", from + MAX_MATCH_LENGTH);
-  const end = from + MAX_MATCH_LENGTH >= text.length ? text.length : last > first ? last : from + MAX_MATCH_LENGTH;
-  // No half of a character.
-  return { from, to: text.slice(from, end).isWellFormed() ? end : end - 1 };
 }

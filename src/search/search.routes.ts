@@ -13,24 +13,30 @@ const MAX_SEARCH_LENGTH = 500;
 
 const seconds = z.number().nonnegative();
 
+const turn = z
+  .strictObject({
+    speaker: z.string().nullable().meta({ description: "Null if the transcript names no one." }),
+    text: z.string().meta({ description: "What the speaker says. `…` stands for the rest of a long sentence." }),
+    marks: z
+      .array(z.array(z.int().nonnegative()).length(2))
+      .meta({ description: "The ranges of `text` that are words of the search, in UTF-16 code units." }),
+  })
+  .meta({ id: "TranscriptTurn" });
+
 const match = z
   .strictObject({
     startSeconds: seconds,
     endSeconds: seconds,
-    speaker: z
-      .string()
-      .nullable()
-      .meta({ description: "Who says the first marked word. Null if the transcript names no one." }),
-    text: z.string().meta({ description: "What is said there. A long text is shortened." }),
-    marks: z
-      .array(z.array(z.int().nonnegative()).length(2))
-      .meta({ description: "The ranges of `text` that are words of the search, in UTF-16 code units." }),
+    turns: z.array(turn).min(1).meta({
+      description: "The sentences in which the words stand, with one item until another speaker follows.",
+    }),
   })
   .meta({ id: "TranscriptMatch" });
 
 const found = z
   .strictObject({
     file: fileRecord.schema,
+    language: z.string().nullable().meta({ description: "The language of the transcript, as it was set." }),
     matchCount: z
       .int()
       .nonnegative()
@@ -85,16 +91,21 @@ const search = readOperation(
         data: [
           {
             file: fileRecord.example,
+            language: "en",
             matchCount: 1,
             matches: [
               {
                 startSeconds: 2.5,
                 endSeconds: 6,
-                speaker: "Ada",
-                text: "The lock opens at half past four.",
-                marks: [
-                  [4, 8],
-                  [9, 14],
+                turns: [
+                  {
+                    speaker: "Ada",
+                    text: "The lock opens at half past four.",
+                    marks: [
+                      [4, 8],
+                      [9, 14],
+                    ],
+                  },
                 ],
               },
             ],
@@ -111,7 +122,7 @@ const search = readOperation(
     const query = { search, ...filters };
     const { items, next, isComplete, isFull } = await searchTranscripts(deps, credential, query, { limit, cursor });
     setNextLink(c, next);
-    const data = items.map(({ file, matchCount, matches }) => ({ file: fileRecord.render(file), matchCount, matches }));
+    const data = items.map(({ file, ...rest }) => ({ file: fileRecord.render(file), ...rest }));
     return { message: `Files: ${data.length}.`, data, isComplete, isFull };
   },
 );

@@ -41,6 +41,7 @@ export interface TranscriptQuery extends Pick<FileFilters, "folder" | "under" | 
 
 export interface FoundTranscript extends Pick<FoundFile, "matchCount" | "matches"> {
   file: StoredFile;
+  language: string | null;
 }
 
 interface FoundPage extends Pick<IndexStatus, "isComplete" | "isFull"> {
@@ -80,7 +81,7 @@ async function visibleFiles(deps: Deps, credential: Credential<"files:read">, id
       .from(files)
       .where(and(filesOf(viewer), isOneOf(files.id, ids), filter)),
   );
-  return new Map(rows.map((row) => [row.id, { row, version: parseObject(row.transcript)?.version }]));
+  return new Map(rows.map((row) => [row.id, { row, transcript: parseObject(row.transcript) }]));
 }
 
 /** @throws `invalid_input` for a cursor of another search; `unavailable` */
@@ -115,8 +116,10 @@ export async function searchTranscripts(
     for (const one of page) {
       after = one;
       const known = visible.get(one.fileId);
-      if (!known || known.version !== one.version) continue;
-      const item = { file: toStoredFile(deps, known.row), matchCount: one.matchCount, matches: one.matches };
+      if (known?.transcript?.version !== one.version) continue;
+      const { row, transcript } = known;
+      const { matchCount, matches } = one;
+      const item = { file: toStoredFile(deps, row), language: transcript.language, matchCount, matches };
       found.push({ item, end: one });
     }
   }

@@ -51,10 +51,10 @@ const found = async (team: Caller, words: string, query = ""): Promise<string[]>
   idsIn((await search(team, words, query)).data.map(({ file }: { file: { _id: string } }) => file));
 
 interface Match {
-  text: string;
-  marks: [number, number][];
+  turns: { speaker: string | null; text: string; marks: [number, number][] }[];
 }
-const markedIn = ({ text, marks }: Match) => marks.map(([from, to]) => text.slice(from, to));
+const markedIn = ({ turns }: Match) =>
+  turns.flatMap(({ text, marks }) => marks.map(([from, to]) => text.slice(from, to)));
 
 /** The caller with another token. */
 const as = (team: Team, token: string): Caller => ({
@@ -73,10 +73,28 @@ describe("A search", () => {
     const { data, ...rest } = await search(team, "the NIGHT shift. Welcome");
     expect(rest).toEqual({ message: "Files: 1.", isComplete: true, isFull: false });
     expect(data[0].file._id).toBe(id);
-    const [{ marks, ...match }] = data[0].matches;
+    const [{ turns, ...times }] = data[0].matches;
+    expect([data[0].matchCount, times]).toEqual([1, { startSeconds: 0, endSeconds: 10 }]);
     const text = "Good evening, and welcome to the night shift. The lock opens";
-    expect([data[0].matchCount, match]).toEqual([1, { startSeconds: 0, endSeconds: 10, speaker: "Ada", text }]);
-    expect(markedIn({ text, marks })).toEqual(["welcome", "the", "night", "shift", "The"]);
+    expect(turns).toEqual([{ speaker: "Ada", text, marks: turns[0].marks }]);
+    expect(markedIn({ turns })).toEqual(["welcome", "the", "night", "shift", "The"]);
+  });
+
+  test("shows in each turn who says it", async ({ team }) => {
+    await spoken(team, ...NIGHT);
+    const [{ turns }] = (await search(team, '"opens at half"')).data[0].matches;
+    expect(turns).toEqual([
+      { speaker: "Ada", text: "The lock opens", marks: [[9, 14]] },
+      { speaker: "Ben", text: "at half past four.", marks: [[0, 7]] },
+    ]);
+  });
+
+  test("has the language of each transcript", async ({ team }) => {
+    const id = await spoken(team, "Das Schloss ist offen.");
+    expect((await search(team, "schloss")).data[0].language).toBeNull();
+    const options = { body: vttOf("Das Schloss ist zu."), headers: { "Content-Type": "text/vtt" } };
+    await team.call("PUT", `/docs/v1/uploads/${id}/transcript?language=de`, options);
+    expect((await search(team, "schloss zu")).data[0].language).toBe("de");
   });
 
   /** The words that are marked. Null: nothing is found. */
@@ -151,7 +169,7 @@ describe("A search", () => {
   });
 
   test("shows the three best places, and with `file` all of them, by time", async ({ team }) => {
-    const id = await spoken(team, ...Array.from({ length: 10 }, (_, at) => (at % 2 ? "hm" : `lock number ${at}`)));
+    const id = await spoken(team, ...Array.from({ length: 10 }, (_, at) => (at % 2 ? "Hm." : `Lock number ${at}.`)));
     await spoken(team, "lock");
     const first = (await search(team, "lock", "&limit=1")).data[0];
     expect([first.matchCount, first.matches.length]).toEqual([5, 3]);
@@ -165,7 +183,8 @@ describe("A search", () => {
   test("shortens a long text around its first mark", async ({ team }) => {
     await spoken(team, `${"before ".repeat(200)}lock ${"after ".repeat(200)}`);
     const [match] = (await search(team, "lock")).data[0].matches;
-    expect(match.text.length).toBeLessThanOrEqual(400);
+    expect(match.turns[0].text).toMatch(/^…before .* before lock after .* after…$/);
+    expect(match.turns[0].text.length).toBeLessThan(200);
     expect(markedIn(match)).toEqual(["lock"]);
   });
 

@@ -22,7 +22,7 @@ const SAID = [
 /** Uploads a recording, and waits until what is said in it is found. */
 async function recordingOf(team: Team) {
   const id = await upload(team, "night shift.wav", silence(65));
-  await team.stowage.files.setTranscript(id, SAID);
+  await team.stowage.files.setTranscript(id, SAID, { language: "en" });
   await expect.poll(async () => (await team.stowage.files.searchTranscripts("lock")).items.length).toBe(1);
   return id;
 }
@@ -38,7 +38,11 @@ describe("The search for what is said", () => {
     const group = page.getByRole("region", { name: "In transcripts" });
     const match = group.getByRole("link", { name: "0:20 Ben: Until then, the café is open." });
     await expect(match.locator("mark")).toHaveText(["café", "open"]);
+    await expect(match.locator("[lang=en]")).toHaveText("Until then, the café is open.");
     await expect(group).toContainText("night shift.wav");
+    await page.getByLabel("Search files").fill("half until");
+    const turns = "0:10 Ada: The lock opens at half past four. Ben: Until then, the café is open.";
+    await expect(group.getByRole("link", { name: turns })).toBeVisible();
     await page.getByLabel("Search files").fill("lock");
     await expect(matches(group)).toHaveCount(3);
     await expect(group.getByRole("status")).toHaveText("4 places in 1 recording");
@@ -77,6 +81,7 @@ describe("The search for what is said", () => {
     await page.keyboard.type("cafe");
     const group = page.getByRole("group", { name: "In transcripts" });
     await expect(group.getByRole("option")).toHaveText(["Ben: Until then, the café is open.night shift.wav0:20"]);
+    await expect(group.locator("[lang=en]")).toHaveText("Until then, the café is open.");
     await expectGoodLooks(page, "palette-spoken");
     await page.keyboard.press("Enter");
     await expect(page).toHaveURL(new RegExp(`/files/${id}\\?t=20&q=cafe$`));

@@ -559,17 +559,17 @@ describe("every command", () => {
     expect(found).toMatchObject({ code: 0, stderr: "" });
     expect(found.stdout.replaceAll("\u001b[1m", "<").replaceAll("\u001b[22m", ">").split("\n")).toEqual([
       `podcast/a.txt  ${id}`,
-      "    0:03  Ada: begins. Take the <lock>.",
+      "    0:03  Ada: Take the <lock>.",
       " 1:02:03  Ben: Which <lock>?",
       "",
     ]);
-    const line = `${id}\t0\tAda\tThe night shift begins. Take the lock.\tpodcast/a.txt\n`;
+    const line = `${id}\t0\tAda\tThe night shift begins.\tpodcast/a.txt\n`;
     for (const args of ["search SHIFT begins --under podcast", "search begins shi --file podcast/a.txt"])
       expect(await machine.run(args), args).toEqual({ code: 0, stdout: line, stderr: "" });
     expect(await machine.json(["search", '"the lock"', "--file", other])).toMatchObject({
       file: { id: other },
       matchCount: 1,
-      matches: [{ speaker: "Ada", text: "begins. Take the lock.", marks: [[13, 21]] }],
+      matches: [{ turns: [{ speaker: "Ada", text: "Take the lock.", marks: [[5, 13]] }] }],
     });
     const first = await machine.run("search lock --limit 1");
     expect(linesOf(first.stdout)).toHaveLength(2);

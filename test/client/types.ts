@@ -34,7 +34,7 @@ export async function wrongFieldsDoNotCompile(stowage: Stowage): Promise<void> {
   await stowage.files.upload(new Blob(), { properties: { owner: "ada" } });
   const found = await stowage.files.searchTranscripts("night shift");
   found.isComplete satisfies boolean;
-  found.items[0]?.matches[0]?.marks satisfies [number, number][] | undefined;
+  found.items[0]?.matches[0]?.turns[0]?.marks satisfies [number, number][] | undefined;
   // @ts-expect-error: only a search may be incomplete.
   (await stowage.files.list()).isComplete;
   const file = await stowage.files.get("0193477c0a5e2b7f4d1c8e90");

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Cue } from "../../src/cues.ts";
 import { CueTimes, findPlaces } from "../../src/places.ts";
+import { excerptOf } from "../../src/search/excerpts.ts";
 import { allOf } from "../../src/search/expressions.ts";
 import type { IndexStore } from "../../src/search/index-store.ts";
 import { partsOf } from "../../src/search/parts.ts";
@@ -152,5 +153,115 @@ describe("The parts of a transcript", () => {
     const own = parts.flatMap(({ text, ownFrom }) => text.cues.slice(ownFrom));
     const said = own.map(([, , ...turns]) => turns.map(([, text]) => text).join("")).join("");
     expect(said).toBe(cues.map(({ turns }) => turns[0]?.text).join(""));
+  });
+});
+
+describe("What a match shows", () => {
+  /** Cues of five seconds. A text that begins with a name and a colon has a speaker; an empty one is a pause. */
+  const cuesOf = (...texts: string[]): Cue[] =>
+    texts.flatMap((text, at) => {
+      const [, speaker = null, words = text] = /^(\w+): (.*)$/.exec(text) ?? [];
+      return text === "" ? [] : [{ start: 5 * at, end: 5 * at + 5, turns: [{ speaker, text: words }] }];
+    });
+
+  /** The matches of a search, with their marks in brackets. */
+  function shown(search: string, cues: Cue[]): string[] {
+    const [part] = partsOf(cues);
+    if (!part) return [];
+    const terms = termsOf(search);
+    const places = findPlaces(part.words, new CueTimes(part.times), terms)?.places ?? [];
+    return places.map(({ firstCue, lastCue }, at) => {
+      const limits = {
+        first: (places[at - 1]?.lastCue ?? -1) + 1,
+        last: (places[at + 1]?.firstCue ?? cues.length) - 1,
+      };
+      const { startSeconds, endSeconds, turns } = excerptOf(
+        part.text,
+        { first: firstCue, last: lastCue },
+        terms,
+        limits,
+      );
+      const said = turns.map(({ speaker, text, marks }) => {
+        const marked = marks.map(
+          ([from, to], i) => `${text.slice(marks[i - 1]?.[1] ?? 0, from)}[${text.slice(from, to)}]`,
+        );
+        return `${speaker === null ? "" : `${speaker}: `}${marked.join("")}${text.slice(marks.at(-1)?.[1] ?? 0)}`;
+      });
+      return `${startSeconds}-${endSeconds} ${said.join(" / ")}`;
+    });
+  }
+
+  test.each<[string, string, string[], string[]]>([
+    [
+      "a sentence that begins and ends in other cues",
+      "cheaper",
+      ["Good. The new gate is", "cheaper, and", "it opens faster. Good."],
+      ["0-15 The new gate is [cheaper], and it opens faster."],
+    ],
+    [
+      "the sentences of the words alone",
+      "gate",
+      ["begins here. The gate is old. It is", "green."],
+      ["0-5 The [gate] is old."],
+    ],
+    ["a sentence until somebody else speaks", "gate", ["Ada: The gate", "Ben: is shut."], ["0-5 Ada: The [gate]"]],
+    ["a sentence until a pause", "gate", ["so the", "", "", "gate is", "", "", "shut."], ["15-20 [gate] is"]],
+    [
+      "who says each word",
+      "gate diver",
+      ["Ada: The gate is", "Ada: shut.", "Ben: Who asked", "Ben: the diver?", "Ada: Me."],
+      ["0-20 Ada: The [gate] is shut. / Ben: Who asked the [diver]?"],
+    ],
+    [
+      "a phrase in two turns",
+      '"is shut"',
+      ["Ada: The gate is", "Ben: shut? Why?"],
+      ["0-10 Ada: The gate [is] / Ben: [shut]?"],
+    ],
+    [
+      "for each place its part of a sentence that has several",
+      "gate",
+      ["so the gate", "opens when the", "other gate shuts."],
+      ["0-10 so the [gate] opens when the…", "5-15 …opens when the other [gate] shuts."],
+    ],
+    ["a sentence in Japanese", "東京", ["昨日。私は", "東京に行った。楽しい。"], ["0-10 私は [東京]に行った。"]],
+  ])("is %s", (_, search, texts, expected) => {
+    expect(shown(search, cuesOf(...texts))).toEqual(expected);
+  });
+
+  test("is shortened if the sentence is long, with an ellipsis", () => {
+    const filler = Array(40).fill("and so on");
+    const [text = ""] = shown("gate", cuesOf("Well,", ...filler, "the gate is", ...filler, "shut."));
+    expect(text).toMatch(/^\d+-\d+ …(so on|on|and so on)( and so on)+ the \[gate\] is( and so on)+( and| and so)?…$/);
+    expect(text.length).toBeLessThan(160);
+  });
+
+  test("is at most 402 characters long, which have a mark and divide no character", () => {
+    const word = fc.constantFrom("gate", "lock", "and", "so.", "😀", "東京", "x".repeat(90), "😀".repeat(80), "Ada:");
+    fc.assert(
+      fc.property(fc.array(fc.array(word, { minLength: 1, maxLength: 30 }), { minLength: 1, maxLength: 8 }), (said) => {
+        const cues = cuesOf(...said.map((words) => words.join(" ")));
+        const [part] = partsOf(cues);
+        for (const search of ["gate lock ", "gate ", '"gate lock"']) {
+          const terms = termsOf(search);
+          for (const { firstCue: first, lastCue: last } of findPlaces(
+            part?.words ?? "",
+            new CueTimes(part?.times ?? new Uint32Array()),
+            terms,
+          )?.places ?? []) {
+            const { turns } = excerptOf(part?.text ?? { speakers: [], cues: [] }, { first, last }, terms, {
+              first,
+              last,
+            });
+            expect(turns.reduce((sum, { text }) => sum + text.length, 0)).toBeLessThanOrEqual(402);
+            expect(turns.some(({ marks }) => marks.length > 0)).toBe(true);
+            for (const { text, marks } of turns) {
+              expect(text.isWellFormed()).toBe(true);
+              for (const [from, to] of marks) expect(text.slice(from, to)).toMatch(/^(gate|lock|gate[^\p{L}]*lock)$/u);
+            }
+          }
+        }
+      }),
+    );
   });
 });

@@ -16,22 +16,20 @@ const lineOf = (text: string) => text.replaceAll(/\s/g, " ");
 
 const timeOf = ({ startSeconds }: TranscriptMatch) => formatDuration(Math.floor(startSeconds));
 
-/** A row for each place. */
+/** A row for each speaker of each place. */
 const rowsOf = ({ file, matches }: FoundTranscript): string[][] =>
-  matches.map(({ startSeconds, speaker, text }) => [
-    file.id,
-    `${startSeconds}`,
-    speaker ?? "",
-    lineOf(text),
-    pathOf(file),
-  ]);
+  matches.flatMap(({ startSeconds, turns }) =>
+    turns.map(({ speaker, text }) => [file.id, `${startSeconds}`, speaker ?? "", lineOf(text), pathOf(file)]),
+  );
 
 /** A file with its places, for people on a terminal. */
 function shown({ file, matches, matchCount }: FoundTranscript): string[] {
-  const places = matches.map((match) => {
-    const speaker = match.speaker === null ? "" : `${plain(match.speaker)}: `;
-    return `${timeOf(match).padStart(TIME_CELLS)}  ${speaker}${emphasized(lineOf(match.text), match.marks)}`;
-  });
+  const places = matches.flatMap((match) =>
+    match.turns.map(({ speaker, text, marks }, at) => {
+      const name = speaker === null ? "" : `${plain(speaker)}: `;
+      return `${(at === 0 ? timeOf(match) : "").padStart(TIME_CELLS)}  ${name}${emphasized(lineOf(text), marks)}`;
+    }),
+  );
   const others = matchCount - matches.length;
   const more = others > 0 ? [plain(`${" ".repeat(TIME_CELLS)}  ${others} more, with --file ${file.id}`)] : [];
   return [plain(`${pathOf(file)}  ${file.id}`), ...places, ...more];

@@ -171,7 +171,7 @@ export function Spoken({ words, filters, hasFiles, noFiles }: SpokenProps) {
 }
 
 /** A recording with its best matches, and on demand all of them. */
-function Recording({ found: { file, matches, matchCount }, words }: { found: Found; words: string }) {
+function Recording({ found: { file, language, matches, matchCount }, words }: { found: Found; words: string }) {
   const [isAll, setAll] = useState(false);
   const all = useSpoken(isAll ? words : "", { file: file._id });
   const shown = (isAll && !all.isSearching && all.items?.[0]?.matches) || matches;
@@ -200,7 +200,7 @@ function Recording({ found: { file, matches, matchCount }, words }: { found: Fou
       </div>
       <ol ref={list} aria-label={file.name}>
         {shown.map((match) => (
-          <li key={`${match.startSeconds} ${match.text}`}>
+          <li key={`${match.startSeconds} ${match.turns[0]?.text}`}>
             <a
               href={urlOfMatch(file, match, words)}
               onClick={(event) => {
@@ -211,7 +211,7 @@ function Recording({ found: { file, matches, matchCount }, words }: { found: Fou
               <span class="number quiet">
                 {canPlay(file) && <Icon name="play" size={12} />} {formatDuration(Math.floor(match.startSeconds))}
               </span>{" "}
-              <Sentence match={match} />
+              <Sentence match={match} language={language} />
             </a>
           </li>
         ))}
@@ -228,10 +228,17 @@ function Recording({ found: { file, matches, matchCount }, words }: { found: Fou
   );
 }
 
-/** What is said, after the name of who says it. */
-export const Sentence = ({ match: { speaker, text, marks } }: { match: Match }) => (
-  <span dir="auto">
-    {speaker !== null && <strong>{speaker}: </strong>}
-    <MarkedRanges text={text} ranges={marks as [number, number][]} />
+/** What is said, by who says it. */
+export const Sentence = ({ match: { turns }, language }: { match: Match; language: string | null }) => (
+  <span>
+    {turns.map(({ speaker, text, marks }, at) => (
+      <span key={at} dir="auto">
+        {at > 0 && " "}
+        {speaker !== null && <strong>{speaker}: </strong>}
+        <span lang={language ?? undefined}>
+          <MarkedRanges text={text} ranges={marks} />
+        </span>
+      </span>
+    ))}
   </span>
 );
