@@ -67,28 +67,31 @@ export interface Found {
   placeOf: ReadonlyMap<number, FoundPlace>;
 }
 
-/** A text in which words are sought. */
-function textOf(cues: Cue[], isNamed: boolean): (terms: Term[]) => Place[] {
-  const { words, times } = joinWords(
-    cues.map(({ start, end, turns }) => {
-      const texts = turns.flatMap(({ speaker, text }) => (isNamed && speaker !== null ? [speaker, text] : [text]));
-      return { start, end, words: wordsOf(texts) };
-    }),
-  );
-  const cueTimes = new CueTimes(times);
-  return (terms) => (terms.length > 0 && findPlaces(words, cueTimes, terms, MAX_PLACES)?.places) || [];
+type SearchedText = (terms: Term[]) => Place[];
+
+/** The texts in which words are sought: what is said, and the same with names, which would divide a phrase. */
+function textsOf(cues: Cue[]): SearchedText[] {
+  const said = cues.map(({ start, end, turns }) => {
+    const words = turns.map(({ text }) => wordsOf([text]));
+    const named = words.map((one, turn) => wordsOf([turns[turn]?.speaker ?? ""]) + one);
+    return { start, end, words: words.join(""), named: named.join("") };
+  });
+  return [said, said.map(({ start, end, named }) => ({ start, end, words: named }))].map((all) => {
+    const { words, times } = joinWords(all);
+    const cueTimes = new CueTimes(times);
+    return (terms) => findPlaces(words, cueTimes, terms, MAX_PLACES)?.places ?? [];
+  });
 }
 
 /** Returns the search of a transcript, which keeps its last result. */
 export function createFinder(cues: Cue[]): (search: string) => Found {
-  let texts: ((terms: Term[]) => Place[])[] | undefined;
+  let texts: SearchedText[] | undefined;
   let last: { search: string; found: Found } | undefined;
   const find = (search: string): Found => {
     const terms = termsOf(search);
     const placeOf = new Map<number, FoundPlace>();
     if (terms.length === 0) return { places: [], placeOf };
-    // Names stand between what is said, so they would divide a phrase.
-    texts ??= [textOf(cues, false), textOf(cues, true)];
+    texts ??= textsOf(cues);
     const places: FoundPlace[] = [];
     for (const one of texts.flatMap((text) => text(terms))) {
       const place = new FoundPlace(cues, one, terms);
