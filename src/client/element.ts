@@ -13,7 +13,7 @@ import { Submission } from "./element-submission.ts";
 import { Announcer, create, STYLES, TEXTS, type UploadTexts } from "./element-view.ts";
 import { isUnmeasured } from "./measured.ts";
 import { uploadSource } from "./upload.ts";
-import { type UploadPage, UploadRunner } from "./upload-runner.ts";
+import { fileIdIn, type UploadPage, UploadRunner } from "./upload-runner.ts";
 import { blobSource } from "./upload-source.ts";
 import { isLeaving, isStored, isTake } from "./upload-state.ts";
 import { cancelUpload } from "./upload-url.ts";
@@ -259,7 +259,11 @@ export class StowageUpload extends FormControl {
         if (item && isLeaving(item)) await this.#access.remove(id).catch(() => {});
         return id;
       },
-      cancel: (_, url) => this.#access.call((sender) => cancelUpload(sender, url)),
+      cancel: (_, url) =>
+        this.#access
+          .call((sender) => cancelUpload(sender, url))
+          // It may have been stored before.
+          .catch(() => this.#access.remove(fileIdIn(url))),
       isTokenRenewed: () => this.#getToken !== undefined,
       follow: (id, signal) => followProcessing(this.#access, id, signal),
       record: (key, bytes) => this.#recordings.record(key, bytes),

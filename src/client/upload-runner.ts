@@ -71,7 +71,7 @@ let count = 1e9;
 export const newKey = () => `${Date.now()} ${count++} ${crypto.getRandomValues(new Uint32Array(4))}`;
 
 /** The file was edited, moved, or deleted on disk. */
-const fileLost = () => new StowageError("file_unreadable", "This file can't be read. Choose it again to resume.");
+const fileLost = () => new StowageError("file_unreadable", "This file can't be read. Choose it again.");
 
 const isReadable = (file: File): Promise<boolean> =>
   file
@@ -79,7 +79,7 @@ const isReadable = (file: File): Promise<boolean> =>
     .arrayBuffer()
     .then(Boolean, () => false);
 
-const fileIdIn = (uploadUrl: string) => uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1).split(".")[0];
+export const fileIdIn = (uploadUrl: string) => uploadUrl.replace(/.*\/|\..*/g, "");
 
 export class UploadRunner<D> {
   uploads: Uploads<D>;

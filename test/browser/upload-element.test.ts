@@ -228,24 +228,36 @@ describe("The upload element", () => {
     expect((await events()).filter((line) => line.startsWith("upload-kept"))).toEqual([]);
   });
 
-  test("deletes a file that was stored before it could be canceled, if its token may", async ({ openForm }) => {
-    const { page, team, element, input } = await openForm({ limits: { maxFiles: 1, canDelete: true } });
-    await page.evaluate(() => {
-      Object.defineProperty(XMLHttpRequest.prototype, "onload", {
-        set(handler: () => void) {
-          this.addEventListener("load", () => Reflect.set(window, "release", () => handler.call(this)));
-        },
+  test.for([
+    ["form", 9],
+    ["resumable", 600 * 1024],
+  ] as const)(
+    "deletes a %s upload that was stored before it could be canceled, if its token may",
+    async ([kind, size], { openForm, problems }) => {
+      problems.allow(/status of 403/);
+      const { page, team, element, input } = await openForm({ limits: { maxFiles: 1, canDelete: true } });
+      await page.evaluate(() => {
+        Object.defineProperty(XMLHttpRequest.prototype, "onload", {
+          set(handler: () => void) {
+            this.addEventListener("load", () => {
+              const isStored = this.getResponseHeader("Location") ?? this.getResponseHeader("Content-Location");
+              if (isStored === null) handler.call(this);
+              else Reflect.set(window, "release", () => handler.call(this));
+            });
+          },
+        });
       });
-    });
-    await input.setInputFiles(textFile("late.txt", "Late"));
-    await page.waitForFunction(() => Reflect.has(window, "release"));
-    const deleting = page.waitForResponse((response) => response.request().method() === "DELETE");
-    await page.getByRole("button", { name: "Cancel late.txt" }).click();
-    await page.evaluate(() => Reflect.get(window, "release")());
-    expect((await deleting).status()).toBe(200);
-    await stateOf(element, "empty");
-    expect(await stored(team)).toEqual([]);
-  });
+      await input.setInputFiles({ name: "late.txt", mimeType: "text/plain", buffer: Buffer.alloc(size, "a") });
+      await page.waitForFunction(() => Reflect.has(window, "release"));
+      const deleted = page.waitForResponse((response) => response.request().method() === "DELETE" && response.ok());
+      await page.getByRole("button", { name: "Cancel late.txt" }).click();
+      // A canceled form upload ends with its response, and a resumable one without it.
+      if (kind === "form") await page.evaluate(() => Reflect.get(window, "release")());
+      await deleted;
+      await stateOf(element, "empty");
+      expect(await stored(team)).toEqual([]);
+    },
+  );
 
   test("sends the waveforms of AAC, which the service does not measure, and of no other files", async ({
     openForm,
