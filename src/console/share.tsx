@@ -120,8 +120,9 @@ function SharedPlayer({ shared }: { shared: SharedFile }) {
       {/* It is there before the selection that marks a clip, which must not move while it is made. */}
       {(marked || transcript.value) && (
         <div class="player-marking actions">
-          <p class="quiet" role="status">
-            {marked ? `Plays ${formatClip(marked)}` : "Select a part of the text to share it."}
+          <p class="quiet">
+            <span role="status">{marked && `Plays ${formatClip(marked)}`}</span>
+            {!marked && "Select a part of the text to share it."}
           </p>
           {marked && (
             <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>

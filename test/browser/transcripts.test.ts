@@ -133,6 +133,29 @@ describe("The transcript on the page of a link", () => {
     await expect(chip).toHaveCount(0);
   });
 
+  test("plays on while a word is selected, which offers a link, and marks its clip once that is copied", async ({
+    openPage,
+  }) => {
+    const { pathname } = await recordingOf(await newTeam(), SAID);
+    const page = await openPage({ path: `${pathname}#t=30` });
+    await expect(spoken(page)).toHaveText(/café/);
+    await button(page, "Play night shift.wav").click();
+    await expect(button(page, "Pause night shift.wav")).toBeVisible();
+    const word = cue(page, "The lock opens").locator("p");
+    await word.dblclick({ position: { x: 40, y: 10 } });
+    const chip = transcript(page).getByRole("button", { name: "Copy link to 0:10 – 0:20" });
+    await expect(chip).toBeVisible();
+    await expect(page.getByText(/^Plays/)).toHaveCount(0);
+    await expect(button(page, "Pause night shift.wav")).toBeVisible();
+    await expect(place(page)).toHaveAttribute("aria-valuetext", /^0:3/);
+    await page.keyboard.press("Escape");
+    await expect(chip).toHaveCount(0);
+    await selectText(page, "Good evening", "The lock opens");
+    await copyBy(transcript(page).getByRole("button", { name: "Copy link to 0:00 – 0:20" }), "#t=0,20");
+    await expect(transcript(page).getByRole("button", { name: "Copied" })).toBeVisible();
+    await expect(page.getByText("Plays 0:00 – 0:20")).toBeVisible();
+  });
+
   test("is selected by keyboard, with Shift and the arrow keys", async ({ openPage }) => {
     const { pathname } = await recordingOf(await newTeam(), SAID);
     const page = await openPage({ path: pathname });
@@ -152,6 +175,25 @@ describe("The transcript on the page of a link", () => {
     await expect(transcript(page).getByRole("status")).toHaveText("1 of 1");
     await expect(cue(page, "Sentence number 4321.").locator("mark")).toHaveText(["number", "4321"]);
     await expectNoSidewaysScroll(page);
+    await expect(cue(page, "Sentence number 4321.")).toBeInViewport();
+    // It plays from there, and the keyboard reaches it.
+    await expect(place(page)).toHaveAttribute("aria-valuetext", "0:25 of 1:05");
+    await expect(timeOfCue(page, "Sentence number 4321.")).toHaveAttribute("tabindex", "0");
+    const title = await transcript(page).getByRole("heading", { name: "Transcript" }).boundingBox();
+    expect(title?.height).toBeLessThan(30);
+    // No line is cut at the top of the list, and one in full length is still at the match.
+    const cuts = await page
+      .locator(".transcript-cues")
+      .evaluate(
+        (list) =>
+          [...list.querySelectorAll<HTMLElement>("[data-cue]")].filter(
+            ({ offsetTop, offsetHeight }) => offsetTop < list.scrollTop && offsetTop + offsetHeight > list.scrollTop,
+          ).length,
+      );
+    expect(cuts).toBe(0);
+    await button(page, "Show all").click();
+    await expect(button(page, "Show less")).toHaveCount(1);
+    await expect(cue(page, "Sentence number 4321.")).toBeInViewport();
   });
 
   exhaustive("of 10,000 cues has only those near the visible part in the page", async ({ openPage }) => {

@@ -11,6 +11,7 @@ import { Failure } from "../parts/failure.tsx";
 import { splitName } from "../parts/file-name.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { Menu } from "../parts/menu.tsx";
+import { Skeleton } from "../parts/page.tsx";
 import { announceChange } from "./file-changes.ts";
 
 /** Most files have none, and the names of all character references are large. */
@@ -108,19 +109,23 @@ export function TranscriptCard({ file }: { file: FileMetadata }) {
   );
   if (error) return <Failure error={error} onRetry={reload} />;
   if (transcript)
-    return value ? (
+    return (
       <div class="card">
-        <Transcript
-          file={file}
-          vtt={value}
-          language={transcript.language}
-          search={query.value.get("q") ?? ""}
-          copyClip={{ form: SHARE_FORM }}
-        >
-          <Menu label="Actions for the transcript" items={transcriptActions(file)} />
-        </Transcript>
+        {value ? (
+          <Transcript
+            file={file}
+            vtt={value}
+            language={transcript.language}
+            search={query.value.get("q") ?? ""}
+            copyClip={{ form: SHARE_FORM }}
+          >
+            <Menu label="Actions for the transcript" items={transcriptActions(file)} />
+          </Transcript>
+        ) : (
+          <Skeleton />
+        )}
       </div>
-    ) : null;
+    );
   if (!can("files:write")) return null;
   return (
     <section class="card stack" aria-labelledby="no-transcript">

@@ -50,18 +50,14 @@ export function Files() {
     if (location.href === url) setQuery({ pages: String(list.pages + 1) });
   };
   const words = view.search.trim();
-  // The other filters are about files, and not about what is said in them. Most recordings are audio.
-  const isFilteredOut = FILTERS.some((name) => {
-    const value = query.value.get(name);
-    return value && name !== "user" && value !== "audio file";
-  });
   const noFiles = isEmptyOfFiles && !more && <NoFiles list={list} />;
-  const spoken = words !== "" && !isFilteredOut && (
+  const spoken = words !== "" && (
     <Spoken
       words={words}
       filters={{ under: folder || undefined, uploadedBy: view.filters.uploadedBy }}
       hasFiles={!isEmptyOfFiles}
       noFiles={noFiles}
+      names={FILTERS}
     />
   );
   const count = rows && countOf(rows.length, "file");
@@ -101,10 +97,11 @@ export function Files() {
             user: !seesOwnFilesOnly() && <UserChoice key="user" name="user" label="Uploaded by" all="All users" />,
           }}
           status={
-            shown.isFiltered && count && more ? (
-              `${count} shown, and there are more`
-            ) : (
-              <span class={spoken && isEmptyOfFiles ? "visually-hidden" : undefined}>{shown.isFiltered && count}</span>
+            shown.isFiltered && (
+              <span class={spoken && isEmptyOfFiles ? "visually-hidden" : undefined}>
+                {count}
+                {more && " shown, and there are more"}
+              </span>
             )
           }
         >
@@ -135,16 +132,6 @@ export function Files() {
         label={rows?.length ? "Load more" : "Search more"}
       />
       {!isEmptyOfFiles && spoken}
-      {words !== "" && isFilteredOut && (
-        <section class="spoken stack" aria-labelledby="spoken">
-          <h2 id="spoken">In transcripts</h2>
-          <p class="quiet">
-            Filters don't apply to transcripts.{" "}
-            <a href={href("/files", { folder, search: words, user: view.filters.uploadedBy })}>Clear them</a> to search
-            what is said.
-          </p>
-        </section>
-      )}
       {chosen.length > 0 && (
         <SelectionBar
           chosen={chosen}
@@ -212,7 +199,7 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
       <Empty title={search ? `No files found for ${quoted(search)}` : "No matching files"}>
         <p>
           {search &&
-            "A search finds files with every word in their name, title, artist, tags, folder, or reference, and recordings in which somebody says them. "}
+            "A search finds files with every word in their name, title, artist, tags, folder, or reference, or in what is said. "}
           Try a different search or clear the filters.
         </p>
         <p class="actions">

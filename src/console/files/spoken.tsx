@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { StoredFile, TranscriptFilters } from "../../client/index.ts";
-import { href } from "../framework/router.ts";
+import { href, query } from "../framework/router.ts";
 import { can, client } from "../framework/session.ts";
 import { useData } from "../framework/store.ts";
 import { Failure } from "../parts/failure.tsx";
@@ -92,6 +92,8 @@ interface SpokenProps {
   hasFiles: boolean;
   /** Says that no files are found, unless there are recordings. */
   noFiles: ComponentChildren;
+  /** The parameters of the filters of the page. */
+  names: string[];
 }
 
 /** The search of the page, above all that is found. */
@@ -107,7 +109,29 @@ function followArrow(event: KeyboardEvent): void {
 }
 
 /** The group of recordings in which the words of the search are said. Arrow keys move between them, and Enter plays one. */
-export function Spoken({ words, filters, hasFiles, noFiles }: SpokenProps) {
+export function Spoken({ names, ...props }: SpokenProps) {
+  const { words, filters, noFiles } = props;
+  // Only users filter what is said, and most recordings are audio.
+  const isFilteredOut = names.some((name) => {
+    const value = query.value.get(name);
+    return value && name !== "user" && value !== "audio file";
+  });
+  if (!isFilteredOut) return <Groups {...props} />;
+  const folder = filters.under;
+  return (
+    <section class="spoken stack" aria-labelledby="spoken">
+      {noFiles}
+      <h2 id="spoken">In transcripts</h2>
+      <p class="quiet">
+        Filters don't apply to transcripts.{" "}
+        <a href={href("/files", { folder, search: words, user: filters.uploadedBy })}>Clear them</a> to search what is
+        said.
+      </p>
+    </section>
+  );
+}
+
+function Groups({ words, filters, hasFiles, noFiles }: Omit<SpokenProps, "names">) {
   const [limit, setLimit] = useState(FIRST_FILES);
   const found = useSpoken(words, { ...filters, limit });
   const { items, hasMore, isSearching, error, reload } = found;
@@ -152,7 +176,7 @@ export function Spoken({ words, filters, hasFiles, noFiles }: SpokenProps) {
       </div>
       <Failure error={error} onRetry={reload} />
       {items && items.length > 0 && (
-        <ol ref={list} class="stack" onKeyDown={onKeyDown}>
+        <ol ref={list} class="stack" style={{ opacity: isSearching ? 0.5 : 1 }} onKeyDown={onKeyDown}>
           {items.map((one) => (
             <Recording key={one.file._id} found={one} words={found.words} />
           ))}
@@ -169,6 +193,9 @@ export function Spoken({ words, filters, hasFiles, noFiles }: SpokenProps) {
     </section>
   );
 }
+
+/** A time has an icon in front of it. The first page loads no styles of what is loaded later. */
+const TIME_COLUMN = "5rem minmax(0, 1fr)";
 
 /** A recording with its best matches, and on demand all of them. */
 function Recording({ found: { file, language, matches, matchCount }, words }: { found: Found; words: string }) {
@@ -203,6 +230,7 @@ function Recording({ found: { file, language, matches, matchCount }, words }: { 
           <li key={`${match.startSeconds} ${match.turns[0]?.text}`}>
             <a
               href={urlOfMatch(file, match, words)}
+              style={{ gridTemplateColumns: TIME_COLUMN }}
               onClick={(event) => {
                 const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
                 if (isPlain) playMatch(file, match);
@@ -219,7 +247,7 @@ function Recording({ found: { file, language, matches, matchCount }, words }: { 
       <Failure error={all.error} onRetry={all.reload} />
       {count > 0 && shown === matches && (
         <button type="button" class="button ghost start" aria-disabled={isAll} onClick={() => setAll(true)}>
-          <span>
+          <span style={{ whiteSpace: "normal" }}>
             More in <bdi>{file.name}</bdi> ({matchCount >= MAX_COUNTED ? `${count}+` : count})
           </span>
         </button>

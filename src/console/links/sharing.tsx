@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { FileMetadata, Link, NewLink } from "../../client/index.ts";
 import { NameOf } from "../events/names.tsx";
 import { Dialog, removeRecord } from "../framework/dialog.tsx";
@@ -107,8 +107,9 @@ function LinkForm({ id, file, created, onCreated, onCopied }: LinkFormProps) {
   const { seconds } = usePlace(file);
   const marked = pageTrack.value?._id === file._id ? clip.value : null;
   // A clip is what the link plays once it is marked. What plays meanwhile does not change the chosen part.
-  const [chosen, setChosen] = useState<Part | null>(marked);
-  useEffect(() => setChosen(marked), [marked]);
+  const [choice, setChoice] = useState<{ of: Clip | null; part: Part | null }>({ of: marked, part: marked });
+  const chosen = choice.of === marked ? choice.part : marked;
+  const setChosen = (part: Part | null) => setChoice({ of: marked, part });
   const part = chosen ?? marked ?? { from: seconds };
   const isAudio = file.mimeType.startsWith("audio/");
   const isPage = type !== "file";

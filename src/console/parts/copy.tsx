@@ -1,7 +1,11 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { announce } from "../framework/announce.tsx";
+import { tabSignal } from "../framework/signals.ts";
 import { Icon } from "./icon.tsx";
+
+/** How many texts are copied. */
+export const copies = tabSignal(0);
 
 /**
  * Copies a text, and announces whether it worked.
@@ -12,6 +16,7 @@ export async function copy(text: string, label: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
     announce(`Copied ${label}`);
+    copies.value++;
     return true;
   } catch {
     announce(`Couldn't copy ${label}. Your browser denies it.`);

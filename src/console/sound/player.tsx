@@ -127,7 +127,7 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
           <p class="quiet" role="status">
             {marked
               ? `Clip: ${formatClip(marked)}`
-              : `To mark a clip, use these buttons${canDrag ? ", or drag with Shift" : ""}.`}
+              : `To mark a clip, ${file.transcript ? "select text, " : ""}use these buttons${canDrag ? ", or drag with Shift" : ""}.`}
           </p>
           <button type="button" class="button" onClick={() => markHere(file, "from")}>
             Start here

@@ -2,6 +2,7 @@ import { effect, useComputed } from "@preact/signals";
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Cue, cueAt, parseCues, type Turn } from "../../cues.ts";
+import { copies } from "../parts/copy.tsx";
 import { formatDuration } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { MarkedRanges } from "../parts/words.tsx";
@@ -29,7 +30,7 @@ const CHIP_PIXELS = matchMedia("(pointer: coarse)").matches ? 52 : 36;
 /** On a narrow screen, a list of more cues is shortened. */
 const SHORT_CUES = 5;
 
-/** How a button copies a link to the marked clip: by the form of this id, or by itself. */
+/** How a button copies a link to the marked clip: by submitting the form of this id, or by itself. */
 type CopyClip = { form: string } | { onClick: () => void };
 
 interface TranscriptProps {
@@ -69,10 +70,19 @@ export function Transcript({ file, vtt, language, search = "", copyClip, childre
     setMatch(at);
     list.current?.show(places[at]?.firstCue ?? 0);
   };
+  const section = useRef<HTMLElement>(null);
   // The page opens at the match that is heard there, or follows.
   useEffect(() => {
-    const next = places.findIndex(({ lastCue }) => (cues[lastCue]?.end ?? 0) > momentOf(file));
-    if (places.length > 0) go(Math.max(next, 0));
+    const next = Math.max(
+      places.findIndex(({ lastCue }) => (cues[lastCue]?.end ?? 0) > momentOf(file)),
+      0,
+    );
+    const cue = cues[places[next]?.firstCue ?? -1];
+    if (!cue) return;
+    go(next);
+    section.current?.scrollIntoView({ block: "nearest" });
+    // Unless the URL names a moment, it plays from the match.
+    if (!isPlaying.peek() && !clip.peek() && momentOf(file) === 0) seek(file, cue.start);
   }, [search]);
   if (cues.length === 0 && !children) return null;
   const onFindKey = (event: KeyboardEvent) => {
@@ -81,7 +91,7 @@ export function Transcript({ file, vtt, language, search = "", copyClip, childre
     go(match + (event.shiftKey ? -1 : 1));
   };
   return (
-    <section class="transcript" aria-label="Transcript">
+    <section ref={section} class="transcript" aria-label="Transcript">
       <div class="transcript-find">
         <h2>Transcript</h2>
         <input
@@ -122,9 +132,11 @@ export function Transcript({ file, vtt, language, search = "", copyClip, childre
         copyClip={copyClip}
       />
       {cues.length > SHORT_CUES && (
-        <button type="button" class="button transcript-all" aria-expanded={isAll} onClick={() => setAll(!isAll)}>
-          {isAll ? "Show less" : "Show all"}
-        </button>
+        <div class="narrow-only">
+          <button type="button" class="button" aria-expanded={isAll} onClick={() => setAll(!isAll)}>
+            {isAll ? "Show less" : "Show all"}
+          </button>
+        </div>
       )}
     </section>
   );
@@ -167,6 +179,13 @@ function CueList({ file, cues, language, copyClip, isAll, found, match, handle }
     offsetTop >= box.scrollTop && offsetTop + offsetHeight <= box.scrollTop + box.clientHeight - FADE_PIXELS;
   const add = (added: number[]) =>
     setShown((before) => (added.every((block) => before.has(block)) ? before : new Set([...before, ...added])));
+  /** The top of a cue and of those before it that some pixels have room for, so that no line is cut. */
+  const topAround = (at: number, pixels: number) => {
+    const { offsetTop = 0 } = elementOf(at) ?? {};
+    let first = at;
+    while ((elementOf(first - 1)?.offsetTop ?? -1) >= offsetTop - pixels) first--;
+    return elementOf(first)?.offsetTop ?? 0;
+  };
   const settle = () => {
     const [box, { at, isFocused }] = [scroller.current, target.current];
     const cue = elementOf(at);
@@ -174,7 +193,7 @@ function CueList({ file, cues, language, copyClip, isAll, found, match, handle }
     target.current.isFocused = false;
     if (isFocused) cue.querySelector("button")?.focus({ preventScroll: true });
     // To follow the recording, only the list scrolls, and not the page.
-    if (!isVisible(box, cue)) box.scrollTop = cue.offsetTop - box.clientHeight / 3;
+    if (!isVisible(box, cue)) box.scrollTop = topAround(at, box.clientHeight / 3);
     // What the keyboard reaches may be below the window.
     if (isFocused) cue.scrollIntoView({ block: "nearest" });
     // A list in full length moves the page, once, to what the reader looks for.
@@ -198,10 +217,37 @@ function CueList({ file, cues, language, copyClip, isAll, found, match, handle }
   handle.current = {
     show(at) {
       isFollowing.current = false;
+      setStop(at);
+      anchor.current = at;
       reach(at);
     },
   };
   useLayoutEffect(settle, [shown]);
+  // A list in another length stays where it was: at the match, or at what is spoken.
+  const isFirst = useRef(true);
+  useEffect(() => {
+    const at = match?.firstCue ?? spoken.peek();
+    if (isFirst.current || at < 0) isFirst.current = false;
+    else if (isAll || match !== undefined) handle.current?.show(at);
+    else {
+      isFollowing.current = true;
+      reach(at);
+    }
+  }, [isAll]);
+
+  // Only a list that scrolls has room for the fade at its end.
+  useLayoutEffect(() => {
+    const [box, all] = [scroller.current, scroller.current?.firstElementChild];
+    if (!box || !all) return;
+    const measure = () => {
+      box.dataset.overflows = String((all as HTMLElement).offsetHeight > box.clientHeight);
+    };
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(box);
+    observer.observe(all);
+    return () => observer.disconnect();
+  }, []);
 
   useEffect(() => {
     const box = scroller.current;
@@ -247,10 +293,21 @@ function CueList({ file, cues, language, copyClip, isAll, found, match, handle }
     else if (at < anchor.current) getSelection()?.setBaseAndExtent(from, from.childNodes.length, until, 0);
     else getSelection()?.setBaseAndExtent(from, 0, until, until.childNodes.length);
   };
-  const onClick = ({ target }: MouseEvent) => {
+  const isHeard = () => isPlaying.peek() && track.peek()?._id === file._id;
+  /** Where the recording was before the last click. */
+  const left = useRef(0);
+  const onClick = ({ target, detail }: MouseEvent) => {
     const cue = target instanceof Element && target.closest<HTMLElement>("[data-cue]");
+    if (!cue) return;
+    const isText = !target.closest("button");
     // A drag that has selected text ends with a click, too.
-    if (!cue || (!target.closest("button") && getSelection()?.isCollapsed === false)) return;
+    if (isText && getSelection()?.isCollapsed === false) {
+      // The first click of two, which select a word, has moved what is heard.
+      if (detail === 2 && isHeard()) seek(file, left.current);
+      return;
+    }
+    if (isText && detail > 1) return;
+    left.current = momentOf(file);
     getSelection()?.removeAllRanges();
     const at = Number(cue.dataset.cue);
     setStop(at);
@@ -261,14 +318,21 @@ function CueList({ file, cues, language, copyClip, isAll, found, match, handle }
   };
   /** The clip that a selection has marked. A click in the text, which ends the selection, clears it. */
   const selectedClip = useRef<Clip | null>(null);
-  const onSelect = (first: number, last: number) => {
-    isFollowing.current = false;
+  const partOf = (first: number, last: number): Clip => {
     const part = cues.slice(first, last + 1);
-    const from = part[0]?.start ?? 0;
-    const total = file.durationSeconds ?? 0;
-    markClip(from, Math.min(total, Math.max(...part.map(({ end }) => end))));
+    const to = Math.max(...part.map(({ end }) => end));
+    return { from: part[0]?.start ?? 0, to: Math.min(file.durationSeconds ?? 0, to) };
+  };
+  const mark = ({ from, to }: Clip) => {
+    markClip(from, to);
     selectedClip.current = clip.peek();
-    if (!isPlaying.peek() && momentOf(file) !== from) seek(file, from);
+  };
+  const onSelect = (part: Clip) => {
+    isFollowing.current = false;
+    // Playback stops at the end of a clip. What is heard continues until the button marks it.
+    if (isHeard()) return;
+    mark(part);
+    if (!isPlaying.peek() && momentOf(file) !== part.from) seek(file, part.from);
   };
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: the buttons in it are reached by keyboard.
@@ -304,7 +368,7 @@ function CueList({ file, cues, language, copyClip, isAll, found, match, handle }
           );
         })}
       </ol>
-      {file.durationSeconds !== null && <Selected box={scroller} onSelect={onSelect} copyClip={copyClip} />}
+      {file.durationSeconds !== null && <Selected box={scroller} {...{ partOf, onSelect, mark, copyClip }} />}
     </div>
   );
 }
@@ -328,17 +392,28 @@ function selectedTexts(box: Element, selection: Selection): HTMLElement[] {
 
 interface SelectedProps {
   box: RefObject<HTMLElement | null>;
-  onSelect: (first: number, last: number) => void;
+  /** The clip in which two cues and those between them are said. */
+  partOf: (first: number, last: number) => Clip;
+  onSelect: (part: Clip) => void;
+  mark: (part: Clip) => void;
   copyClip: CopyClip;
 }
 
-/** Below the selected text, the button that copies a link to the clip in which it is said. */
-function Selected({ box, onSelect, copyClip }: SelectedProps) {
-  const [place, setPlace] = useState<{ top: number; left: number } | null>(null);
-  const latest = useRef(onSelect);
-  latest.current = onSelect;
+/** Below the selected text, or above it, the button that copies a link to the clip in which it is said. */
+function Selected({ box, partOf, onSelect, mark, copyClip }: SelectedProps) {
+  const [place, setPlace] = useState<{ top: number; left: number; part: Clip } | null>(null);
+  const latest = useRef({ partOf, onSelect });
+  latest.current = { partOf, onSelect };
+  /** How many texts were copied before this one. */
+  const [copied, setCopied] = useState(Number.POSITIVE_INFINITY);
+  const [submits, setSubmits] = useState(0);
+  // The form knows the clip once it has rendered.
   useEffect(() => {
-    let before = "";
+    if (submits > 0 && "form" in copyClip)
+      document.querySelector<HTMLFormElement>(`#${copyClip.form}`)?.requestSubmit();
+  }, [submits]);
+  useEffect(() => {
+    let [before, closed] = ["", ""];
     let isPressed = false;
     const follow = () => {
       const [list, selection] = [box.current, getSelection()];
@@ -347,19 +422,32 @@ function Selected({ box, onSelect, copyClip }: SelectedProps) {
       const cues = texts.map((text) => Number(text.closest<HTMLElement>("[data-cue]")?.dataset.cue));
       const [first, last] = [cues[0], cues.at(-1)];
       const key = `${first} ${last}`;
-      if (first !== undefined && last !== undefined && key !== before) latest.current(first, last);
-      // While text is being selected, the button would cover what follows.
-      if (first === undefined || isPressed) setPlace(null);
-      else {
-        const [frame, end] = [list.getBoundingClientRect(), texts.at(-1)?.getBoundingClientRect() ?? new DOMRect()];
-        const lowest = Math.min(frame.bottom, innerHeight) - CHIP_PIXELS;
-        setPlace({
-          top: Math.min(end.bottom, lowest) - frame.top + list.scrollTop,
-          left: end.left - frame.left,
-        });
+      const part = first === undefined || last === undefined ? null : latest.current.partOf(first, last);
+      if (key !== before) {
+        closed = "";
+        setCopied(Number.POSITIVE_INFINITY);
+        if (part) latest.current.onSelect(part);
       }
       before = key;
+      const [start, end] = [texts[0], texts.at(-1)].map((text) => text?.getBoundingClientRect());
+      // While text is being selected, the button would cover what follows.
+      if (!start || !end || !part || part.to <= part.from || isPressed || key === closed) return setPlace(null);
+      const frame = list.getBoundingClientRect();
+      // Bars are at the bottom of the window.
+      const bars = Number.parseFloat(getComputedStyle(list.parentElement ?? list).scrollMarginBottom);
+      const lowest = Math.min(frame.bottom, innerHeight - bars) - CHIP_PIXELS;
+      const above = start.top - CHIP_PIXELS;
+      const top = end.bottom <= lowest || above < Math.max(frame.top, 0) ? Math.min(end.bottom, lowest) : above;
+      setPlace({ top: top - frame.top + list.scrollTop, left: end.left - frame.left, part });
     };
+    const close = ({ key }: KeyboardEvent) => {
+      if (key !== "Escape") return;
+      closed = before;
+      if (document.activeElement?.matches(".transcript-clip"))
+        box.current?.querySelector<HTMLElement>("[data-cue] [tabindex='0']")?.focus();
+      follow();
+    };
+    document.addEventListener("keydown", close);
     const press = (event: PointerEvent) => {
       isPressed = event.type === "pointerdown" && !(event.target as Element).closest(".transcript-clip");
       follow();
@@ -367,24 +455,30 @@ function Selected({ box, onSelect, copyClip }: SelectedProps) {
     document.addEventListener("selectionchange", follow);
     for (const type of ["pointerdown", "pointerup", "pointercancel"] as const) document.addEventListener(type, press);
     return () => {
+      document.removeEventListener("keydown", close);
       document.removeEventListener("selectionchange", follow);
       for (const type of ["pointerdown", "pointerup", "pointercancel"] as const)
         document.removeEventListener(type, press);
     };
   }, []);
-  const marked = clip.value;
-  if (!place || !marked) return null;
+  if (!place) return null;
+  const isCopied = copies.value > copied;
   return (
     <button
-      type={"form" in copyClip ? "submit" : "button"}
-      {...copyClip}
+      type="button"
+      onClick={() => {
+        mark(place.part);
+        setCopied(copies.peek());
+        if ("form" in copyClip) setSubmits(submits + 1);
+        else copyClip.onClick();
+      }}
       class="button primary transcript-clip"
       style={{ insetBlockStart: `${place.top}px`, left: `${place.left}px` }}
       // The text stays selected.
       onPointerDown={(event) => event.preventDefault()}
       onMouseDown={(event) => event.preventDefault()}
     >
-      <Icon name="link" /> Copy link to {formatClip(marked)}
+      <Icon name={isCopied ? "check" : "link"} /> {isCopied ? "Copied" : `Copy link to ${formatClip(place.part)}`}
     </button>
   );
 }
