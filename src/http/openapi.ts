@@ -62,10 +62,13 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
       // Zod's bound for all integers says nothing about a field.
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
       delete jsonSchema.id;
-      if (io === "input") return;
-      nameOnce(jsonSchema);
-      // Responses may gain fields, which a client that forbids others would reject.
-      if (jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
+      if (jsonSchema.additionalProperties === false) {
+        delete jsonSchema.additionalProperties;
+        // Responses may gain fields, which a client that forbids others would reject. In requests this means the same, and
+        // openapi-generator makes Java classes of it that send their fields: with `additionalProperties`, they are empty maps.
+        if (io === "input") jsonSchema.unevaluatedProperties = false;
+      }
+      if (io === "output") nameOnce(jsonSchema);
     },
   });
   const moved = (value: unknown): Json =>

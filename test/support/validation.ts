@@ -28,6 +28,7 @@ interface ObjectSchema {
   properties?: Record<string, object>;
   required?: string[];
   additionalProperties?: unknown;
+  unevaluatedProperties?: false;
   "x-aliases"?: Record<string, string>;
 }
 
@@ -36,7 +37,14 @@ interface ObjectSchema {
  * the second names of fields.
  */
 function closed(_: string, schema: unknown): unknown {
-  const { properties, required = [], "x-aliases": aliases = {}, ...others } = (schema ?? {}) as ObjectSchema;
+  // Zod knows only `additionalProperties`.
+  const {
+    properties,
+    required = [],
+    "x-aliases": aliases = {},
+    unevaluatedProperties: _closed,
+    ...others
+  } = (schema ?? {}) as ObjectSchema;
   if (typeof properties !== "object" || Array.isArray(schema)) return schema;
   const fields = Object.entries(aliases).map(([alias, name]) => [alias, properties[name]]);
   return {

@@ -1,4 +1,5 @@
 import java.io.File;
+import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
@@ -35,9 +36,12 @@ public class Use {
     SignFile200Response link = files.signFile(FilesApi.APISignFileRequest.newBuilder().id(id).expiresIn(60).build());
     HttpRequest signed = HttpRequest.newBuilder(link.getSignedUrl()).build();
     String content = HttpClient.newHttpClient().send(signed, HttpResponse.BodyHandlers.ofString()).body();
-    File vtt = write("note.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\nHello\n");
-    String language = files.setTranscript(
-        FilesApi.APISetTranscriptRequest.newBuilder().id(id).body(vtt).language("en").build()).getData().getLanguage();
+    // The library native sends every body as JSON, so that this is a plain request.
+    HttpRequest put = HttpRequest.newBuilder(URI.create(args[0] + "/docs/v1/uploads/" + id + "/transcript?language=en"))
+        .header("Authorization", "Bearer " + args[1]).header("Content-Type", "text/vtt")
+        .PUT(HttpRequest.BodyPublishers.ofString("WEBVTT\n\n00:00.000 --> 00:01.000\nHello\n")).build();
+    String set = HttpClient.newHttpClient().send(put, HttpResponse.BodyHandlers.ofString()).body();
+    String language = client.getObjectMapper().readTree(set).get("data").get("language").asText();
     var one = FilesApi.APIGetFileMetadataRequest.newBuilder().id(id).build();
     boolean hasPeaks = files.getFileMetadata(one).getData().getPeaks() != null;
     boolean isDeleted = files.deleteFile(FilesApi.APIDeleteFileRequest.newBuilder().id(id).build()).getStatus();
