@@ -57,7 +57,7 @@ const pageHeaders = secureHeaders({
 /** The guide to the API, and that to its client, as Markdown. */
 const DOCUMENTS = ["/guide.md", "/client.md"];
 
-/** The service in the examples of the documents and the home page, which show the own one in its place. */
+/** The service in the examples of the documents, which show their own one in its place. */
 const EXAMPLE_ORIGIN = "https://stowage.example.workers.dev";
 /** Where the bucket keeps the clients of all deployments. No team has this id. */
 const CLIENTS = "stowage/";
@@ -125,7 +125,7 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
     app.get(path.replaceAll(/\{(\w+)\}/g, ":$1"), redirectToHttps, provideDeps, headers, serve);
   // Only browsers get a page at `/`. API clients get a 404 in the shape of every error.
   const isApiClient = (c: Context) => !c.req.header("Accept")?.includes("text/html");
-  app.get("/", except(isApiClient, ...page, serveExamples("/home.html")));
+  app.get("/", except(isApiClient, ...page, servePage("/home.html")));
   // As middleware, because a route for every path would hide which methods a path has.
   const isCall = (c: Context) => c.req.header("Sec-Fetch-Mode") !== "navigate" || API_PATHS.test(c.req.path);
   app.use(except(isCall, ...page, serveNotFound));
