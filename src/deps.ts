@@ -124,7 +124,7 @@ export interface Follower {
 export interface FollowerKind {
   /** Events that wake it in every team, also before it has a row in `followers`. Then the id of its object is that of the team. */
   wants?: About[];
-  /** The field of `/health` that tells the operator since when one of them is behind. None of a kind that waits for others. */
+  /** The name of the field of `/health` that says since when its followers are behind. None if they may wait for other servers. */
   lag?: string;
   /** Its object. */
   open(deps: Deps, key: { teamId: string; id: string }): Follower;

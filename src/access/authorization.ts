@@ -47,8 +47,9 @@ import { openUploadToken } from "./upload-tokens.ts";
 export type { Actor, TeamActor };
 
 /**
- * The requirement of an operation: a scope, the operator, or any token except an upload token. Some need no scope of the operator,
- * or of visitors, or upload tokens that may delete, for files that they uploaded. The operator has no scopes, because most operations make sense only within a team.
+ * The requirement of an operation: a scope, the operator, or any token except an upload token. Some admit others without the
+ * scope: the operator, who has none because most operations make sense only within a team, and for files that they uploaded,
+ * visitors, or only upload tokens that may delete.
  */
 export type Access =
   | Scope

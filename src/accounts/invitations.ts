@@ -13,7 +13,7 @@ import { fingerprint } from "../platform/secrets.ts";
 import { DAY, HOUR, SECOND } from "../platform/system.ts";
 import { USER_EVENTS } from "./account-event-types.ts";
 import type { ApiKey } from "./key-rows.ts";
-import { type MailRefusal, mailRefusalError, newMail, RESET_SHARE, sendMail } from "./mails.ts";
+import { HALF_SHARE, type MailRefusal, mailRefusalError, newMail, sendMail } from "./mails.ts";
 import { newUserSession } from "./sessions.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
@@ -199,7 +199,7 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
     not(isByPresentCaller(deps)),
     lte(users.invitationEndsAt, now),
   );
-  const mail = newMail(deps, user, RESET_SHARE);
+  const mail = newMail(deps, user, HALF_SHARE);
   const isSent = and(eq(users.emailKey, key), isDue, isNull(firstOf(mail.refusals)));
   const { invitation, replace } = newInvitation(deps, user, null, isSent);
   const counted = mail.count(eq(users.invitationHash, invitation.hash));

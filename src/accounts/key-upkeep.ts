@@ -8,7 +8,7 @@ import { DAY } from "../platform/system.ts";
 import { API_KEY_EVENTS } from "./account-event-types.ts";
 import { decryptToken, encryptionContext, nextNotice } from "./key-rows.ts";
 import { apiKeys, isApiKey, isExpiring, isSession } from "./keys.schema.ts";
-import { type Notice, notifyTeams } from "./mails.ts";
+import { consoleUrl, type Notice, notifyTeams } from "./mails.ts";
 
 /* The recovery job on keys and sessions: other master keys, those about to expire, expired ones, and those of deleted teams. */
 
@@ -69,7 +69,14 @@ async function announceExpiry(deps: Deps) {
     .limit(EXPIRING_KEYS);
   const rows = await read(deps, due);
   const ofTeams = [...Map.groupBy(rows, (row) => row.teamId)].slice(0, EXPIRING_TEAMS);
-  const areDue = (keys: { id: string }[]) => and(isOneOf(id, idsOf(keys)), isDue);
+  const areDue = (keys: { id: string }[]) =>
+    and(
+      isOneOf(
+        id,
+        keys.map((key) => key.id),
+      ),
+      isDue,
+    );
   const expiry = sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${expiresAt} / 1000.0, 'unixepoch')`;
   const events = ofTeams.map(([ofTeam, keys]) => {
     const what = {
@@ -99,13 +106,11 @@ async function announceExpiry(deps: Deps) {
   return { expiriesAnnounced: done.note.meta.changes };
 }
 
-function expiryNotice({ settings }: Deps, teamId: string, keys: { name: string; expiresAt: number | null }[]): Notice {
-  const lines = keys.map(({ name, expiresAt }) => `- ${name}: ${new Date(expiresAt ?? 0).toUTCString()}`);
-  const text = `These API keys expire soon:\n\n${lines.join("\n")}\n\nRotate them, or create others: ${settings.publicUrl ?? ""}/console/keys`;
+function expiryNotice(deps: Deps, teamId: string, keys: { name: string; expiresAt: number }[]): Notice {
+  const lines = keys.map(({ name, expiresAt }) => `- ${name}: ${new Date(expiresAt).toUTCString()}`);
+  const text = `These API keys expire soon:\n\n${lines.join("\n")}\n\nRotate them, or create others: ${consoleUrl(deps, "/keys")}`;
   return { teamId, subject: "an API key expires soon", text };
 }
-
-const idsOf = (keys: { id: string }[]) => keys.map(({ id }) => id);
 
 export const expiringKeys: RecoveryStep = {
   name: "expiring keys",

@@ -9,8 +9,9 @@ import { users } from "./users.schema.ts";
 import { isUser, type UserKey } from "./users.ts";
 
 /*
- * The limits of emails to users and to the addresses of teams. The service vouches for each with the operator's domain, so no caller may fill a mailbox with them,
- * and no team may spend what the domain may send. An email that can't be sent counts for the day, too.
+ * The limits of emails to users and to the addresses of teams. The service vouches for each with the operator's domain, so no
+ * caller may fill a mailbox with them, and no team may spend what the domain may send. An email that can't be sent counts for the
+ * day, too.
  */
 
 /** A user gets at most one email in this time, and so does a mailbox, whichever users of the team have it. */
@@ -29,12 +30,10 @@ const mailbox = sql<string>`iif(instr(${users.emailKey}, '+') between 2 and inst
   substr(${users.emailKey}, 1, instr(${users.emailKey}, '+') - 1) || substr(${users.emailKey}, instr(${users.emailKey}, '@')),
   ${users.emailKey})`;
 
-const WHY_NOTIFIED = "You get this email because the operator of the service has entered your address for the team.";
-
 export type MailRefusal = "mail_paused" | "mails_exceeded";
 
-/** Anyone can ask for resets, which leave the other half of a day to invitations. */
-export const RESET_SHARE = 0.5;
+/** Resets, for which anyone can ask, and notices to teams leave the other half of a day to invitations. */
+export const HALF_SHARE = 0.5;
 
 /** Whether the emails of a day reach a number: those of a team, or of the database. */
 const areSent = ({ db, system }: Deps, most: number, where?: SQL) => {
@@ -108,6 +107,11 @@ export async function sendMail(deps: Deps, id: string, mail: { to: string; subje
   }
 }
 
+const WHY_NOTIFIED = "You get this email because the operator of the service has entered your address for the team.";
+
+/** The URL of a page of the console. `PUBLIC_URL` is required with emails. */
+export const consoleUrl = ({ settings }: Deps, path: string): string => `${settings.publicUrl ?? ""}/console${path}`;
+
 /** An email to the address of a team. */
 export interface Notice {
   teamId: string;
@@ -118,7 +122,7 @@ export interface Notice {
 
 /**
  * Sends notices to those of the teams that have an address. They count among the emails of a day, of which they take a half.
- * Each is sent at most once: the event of the same change is what nothing loses. Never rejects.
+ * Each is sent at most once, and may be lost; the event of the same change is not. Never rejects.
  */
 export async function notifyTeams(deps: Deps, notices: Notice[]): Promise<void> {
   const { mailer, db, system } = deps;
@@ -129,8 +133,8 @@ export async function notifyTeams(deps: Deps, notices: Notice[]): Promise<void> 
       notices.map(({ teamId }) => teamId),
     ),
     isNotNull(teams.notificationEmail),
-    not(areSent(deps, MAX_TEAM_MAILS * RESET_SHARE, eq(sentMails.teamId, teams.id))),
-    not(areSent(deps, MAX_MAILS * RESET_SHARE)),
+    not(areSent(deps, MAX_TEAM_MAILS * HALF_SHARE, eq(sentMails.teamId, teams.id))),
+    not(areSent(deps, MAX_MAILS * HALF_SHARE)),
   );
   // Without a user, it lets no email to a user wait.
   const counted = { id: newId(system, db.number), userId: "", mailbox: "", sentAt: system.now() };

@@ -102,7 +102,8 @@ function useMatches(typed: string): Matches {
       : null,
   );
   const said = useSpoken(isUsed ? search : "", { limit: MAX_SPOKEN_FILES });
-  const isLoading = files.isLoading || typed.trim() !== search;
+  const isTyping = typed.trim() !== search;
+  const isLoading = files.isLoading || isTyping;
   // While it loads, these are the files of an earlier search.
   const found = files.items?.filter(
     (file) => !isLoading || hasWords(`${file.name} ${file.folder} ${recordingOf(file)}`, typed),
@@ -127,7 +128,7 @@ function useMatches(typed: string): Matches {
       run: () => navigate(href(`/files/${file._id}`)),
     })),
   ];
-  const isSaidLoading = said.isSearching || typed.trim() !== search;
+  const isSaidLoading = said.isSearching || isTyping;
   const spoken = (isSaidLoading ? [] : (said.items ?? [])).flatMap(({ file, language, matches: found, matchCount }) => [
     ...found.slice(0, MAX_SPOKEN).map((match) => ({
       key: `${file._id} ${match.startSeconds} ${match.turns[0]?.text}`,

@@ -14,7 +14,7 @@ import { Skeleton } from "./parts/page.tsx";
 import { Time } from "./parts/values.tsx";
 import { formatClip, IconButton, PlaybackFailure, Player, SeekBar, SpeedSelect, Times } from "./sound/controls.tsx";
 import { PlayButton } from "./sound/play-button.tsx";
-import { type Clip, clip, fragmentOf, markClip, openOnPage, startPlayback } from "./sound/playback.ts";
+import { clip, fragmentOf, markClip, openOnPage, startPlayback } from "./sound/playback.ts";
 import { followPlayerKeys, momentOf, type Track } from "./sound/player-state.ts";
 import { rememberWaveform, waveformOf } from "./sound/waveforms.ts";
 
@@ -88,9 +88,9 @@ const trackOf = ({ name, mimeType, durationSeconds }: SharedFile): Track => ({
 function copySharedPart() {
   if (!file.value) return;
   const from = Math.floor(momentOf(trackOf(file.value)));
-  const part = clip.peek() ?? { from };
-  const url = `${location.origin}${PAGE}#t=${fragmentOf(part)}`;
-  void copy(url, `link to ${clip.peek() ? formatClip(clip.peek() as Clip) : formatDuration(from)}`);
+  const marked = clip.peek();
+  const url = `${location.origin}${PAGE}#t=${fragmentOf(marked ?? { from })}`;
+  void copy(url, `link to ${marked ? formatClip(marked) : formatDuration(from)}`);
 }
 
 /** A shared recording, opened at the moment or the clip in the URL, such as `#t=90`, or that of the link. Space and the arrow keys control it. */

@@ -11,6 +11,7 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { StowageError } from "../client/index.ts";
+import { CLIENT_KEYS } from "../http/pages.ts";
 import { type DeployConfig, describeDrift, findConfigProblems, readDeployConfig } from "./check-deploy.ts";
 import { addEnvironment, environmentsIn, linesOfEnvironment, setRegion } from "./environment.ts";
 import { ensureFirstKey, newSecrets } from "./first-start.ts";
@@ -389,7 +390,7 @@ async function keepClient({ root, print }: Machine, config: DeployConfig, run: W
   const name = readdirSync(folder).find((file) => file.endsWith(".tgz")) ?? "";
   const bucket = config.r2_buckets.find(({ binding }) => binding === "BUCKET")?.bucket_name;
   const { code, output } = await run([
-    ...["r2", "object", "put", `${bucket}/stowage/${name}`, "--file", join(folder, name)],
+    ...["r2", "object", "put", `${bucket}/${CLIENT_KEYS}${name}`, "--file", join(folder, name)],
     ...["--content-type", "application/gzip", "--remote"],
   ]);
   if (code !== 0) throw failure("Storing the client's package", output);

@@ -264,9 +264,10 @@ const ownWaveforms = sql`(select count(*) from ${fileObjects}
   where ${isOfFile} and ${eq(fileObjects.kind, "waveform")} and ${fileObjects.isProvisional} and ${isNotNull(fileObjects.updatedAt)})`;
 
 /**
- * Nobody but its uploader and the service has changed the file, and it has no link. Each change adds one to its version: its upload, each claim and
- * the end of its processing, and each waveform of the uploader or the service. So does a hold, also if it was released since, a transcript, and
- * all else, so that the version is greater then. It also is after a claim that was given back.
+ * Whether only the uploader and the service have changed the file, and it has no link. Each change adds one to the version of a file:
+ * its upload, each claim and the end of its processing, and each waveform of the uploader or the service. Any other change makes the
+ * version greater than their number, such as a transcript, or a hold, also if it was released since. So does a claim that was given
+ * back.
  */
 export const isUntouched = sql`(${files.version} = 1 + ${files.claim} + (${files.processedAt} is not null) + ${ownWaveforms}
   and not ${hasRow(links, and(eq(links.teamId, teamOfFile), eq(links.fileId, files.id)))})`;

@@ -59,8 +59,8 @@ const DOCUMENTS = ["/guide.md", "/client.md"];
 
 /** The service in the examples of the documents, which show their own one in its place. */
 const EXAMPLE_ORIGIN = "https://stowage.example.workers.dev";
-/** Where the bucket keeps the clients of all deployments. No team has this id. */
-const CLIENTS = "stowage/";
+/** Begins the keys under which the bucket keeps the clients of all deployments. No team has this id. */
+export const CLIENT_KEYS = "stowage/";
 const MAX_CLIENT_BYTES = 10_000_000;
 
 /**
@@ -77,7 +77,7 @@ async function serveClient(c: Context<AppEnv>): Promise<Response> {
   const { pages, bytes } = c.var.deps;
   const { path } = c.req;
   const current = await pages.fetch(new URL(path, c.req.url));
-  const body = current.ok ? current.body : await bytes.open(CLIENTS + path.slice(1), 0, MAX_CLIENT_BYTES);
+  const body = current.ok ? current.body : await bytes.open(CLIENT_KEYS + path.slice(1), 0, MAX_CLIENT_BYTES);
   if (!body) throw new AppError("route_not_found");
   return c.body(body, 200, {
     "Content-Type": "application/gzip",

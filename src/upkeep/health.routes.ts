@@ -6,10 +6,9 @@ import { oldestUnread } from "../events/followers.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { isOperator } from "../http/authentication.ts";
 import { renderError } from "../http/failures.ts";
+import { isoOrNull } from "../http/validation.ts";
 import { type DatabaseState, MAX_RECOVERY_AGE_MILLISECONDS } from "../platform/health.ts";
 import { watchRecovery } from "./heartbeat.ts";
-
-const instant = (at: number | null) => (at === null ? null : new Date(at).toISOString());
 
 /**
  * Since when followers in the database are behind, by the names of service.ts. Null if none is, or the database doesn't respond. They
@@ -24,7 +23,7 @@ async function behindIn(deps: Deps, { number, bytes }: DatabaseState): Promise<R
   const kinds = Object.entries(deps.service.followers);
   const named = kinds.flatMap(([kind, { lag }]) => (lag === undefined ? [] : [{ kind, lag }]));
   const fields = named.map(
-    async ({ kind, lag }): Promise<[string, string | null]> => [lag, instant(await since(kind))],
+    async ({ kind, lag }): Promise<[string, string | null]> => [lag, isoOrNull(await since(kind))],
   );
   return Object.fromEntries(await Promise.all(fields));
 }
@@ -45,7 +44,7 @@ export async function health(c: Context<AppEnv>): Promise<Response> {
     bytes: state.bytes,
     maxBytes,
     status: stateOf(state.bytes),
-    recoveredAt: instant(state.recoveredAt),
+    recoveredAt: isoOrNull(state.recoveredAt),
     ...(await behindIn(deps, state)),
   });
   const details = isDetailed && { databases: await Promise.all(databases.map(describe)) };

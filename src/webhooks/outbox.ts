@@ -1,6 +1,6 @@
 import { and, asc, eq, getTableColumns, gt, isNull, ne, type SQL, sql } from "drizzle-orm";
 import { inDatabaseOf } from "../access/databases.ts";
-import { type Notice, notifyTeams } from "../accounts/mails.ts";
+import { consoleUrl, type Notice, notifyTeams } from "../accounts/mails.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { events } from "../events/events.schema.ts";
@@ -357,13 +357,12 @@ export class WebhookOutbox implements Outbox {
   }
 }
 
-function disabledNotice({ settings }: Deps, { teamId, id }: WebhookKey, reason: "gone" | "failing"): Notice {
+function disabledNotice(deps: Deps, { teamId, id }: WebhookKey, reason: "gone" | "failing"): Notice {
   const why = reason === "gone" ? "its endpoint responded 410 Gone" : "its endpoint has failed for too long";
-  const url = `${settings.publicUrl ?? ""}/console/webhooks/${id}`;
   return {
     teamId,
     subject: "a webhook was disabled",
-    text: `The webhook gets no more messages, because ${why}: ${url}`,
+    text: `The webhook gets no more messages, because ${why}: ${consoleUrl(deps, `/webhooks/${id}`)}`,
   };
 }
 

@@ -9,10 +9,10 @@ import { SelectField, saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, TYPE_LABELS } from "../parts/format.ts";
 import { showSecret } from "../parts/secret.tsx";
 import { Time } from "../parts/values.tsx";
+import { DAY_MILLISECONDS } from "./key-expiry.ts";
 
 /* The forms that create, edit, and rotate API keys. */
 
-const DAY_MILLISECONDS = 86_400_000;
 const MEGABYTE = 1_000_000;
 /** In days. The API allows at most ten years. */
 const LIFETIMES_DAYS = { 1: "1 day", 30: "30 days", 90: "90 days", 365: "1 year", 3650: "10 years" };

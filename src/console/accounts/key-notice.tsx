@@ -2,22 +2,18 @@ import type { ApiKey } from "../../client/index.ts";
 import { href } from "../framework/router.ts";
 import { client } from "../framework/session.ts";
 import { useData } from "../framework/store.ts";
+import { DAY_MILLISECONDS, isSoon, leftOf } from "./key-expiry.ts";
 
-const DAY_MILLISECONDS = 86_400_000;
-const SOON_DAYS = 7;
 /** A key with a shorter life was meant to end. */
-const LASTING_DAYS = 30;
+const LASTING_MILLISECONDS = 30 * DAY_MILLISECONDS;
 /** As many as a team can have. */
 const MAX_KEYS = 1000;
 
 /** Whether a key expires soon that was meant to last, and that no newer key of its name has replaced. */
-function needsReplacement({ name, createdAt, expiresAt }: ApiKey, keys: ApiKey[]): boolean {
-  const [left, life] = [Date.now(), Date.parse(createdAt)].map(
-    (from) => (Date.parse(expiresAt) - from) / DAY_MILLISECONDS,
-  );
-  if (left === undefined || life === undefined) return false;
-  const isSoon = left > 0 && left < SOON_DAYS;
-  return isSoon && life > LASTING_DAYS && !keys.some((other) => other.name === name && other.createdAt > createdAt);
+function needsReplacement(key: ApiKey, keys: ApiKey[]): boolean {
+  const isLasting = Date.parse(key.expiresAt) - Date.parse(key.createdAt) > LASTING_MILLISECONDS;
+  const isReplaced = keys.some(({ name, createdAt }) => name === key.name && createdAt > key.createdAt);
+  return isSoon(key) && leftOf(key) > 0 && isLasting && !isReplaced;
 }
 
 /** Warns on every page of keys that expire soon. */

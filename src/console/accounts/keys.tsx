@@ -13,9 +13,8 @@ import { ListTable } from "../parts/list-page.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
+import { isSoon, leftOf } from "./key-expiry.ts";
 import { accessOf, createKey, editKey, rotateKey } from "./key-forms.tsx";
-
-const SOON_MILLISECONDS = 7 * 86_400_000;
 
 /** The team's keys. The operator sees those of the team in the URL. */
 export function Keys({ create }: PageProps) {
@@ -88,10 +87,6 @@ export function KeyList({ teamId }: { teamId: string | undefined }) {
     </>
   );
 }
-
-/** The milliseconds until a key expires. */
-const leftOf = ({ expiresAt }: ApiKey) => Date.parse(expiresAt) - Date.now();
-const isSoon = (key: ApiKey) => leftOf(key) < SOON_MILLISECONDS;
 
 const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
   {

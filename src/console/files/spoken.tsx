@@ -96,12 +96,15 @@ interface SpokenProps {
   names: string[];
 }
 
+const hasModifier = ({ altKey, ctrlKey, metaKey, shiftKey }: KeyboardEvent | MouseEvent) =>
+  altKey || ctrlKey || metaKey || shiftKey;
+
 /** The search of the page, above all that is found. */
 const searchField = () => document.querySelector<HTMLElement>("search input");
 
 /** The down arrow in the search reaches what is found. */
 function followArrow(event: KeyboardEvent): void {
-  if (event.key !== "ArrowDown" || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (event.key !== "ArrowDown" || hasModifier(event)) return;
   const first = document.querySelector<HTMLElement>(":is(.table th, .spoken ol ol) a");
   if (!first) return;
   event.preventDefault();
@@ -142,7 +145,7 @@ function Groups({ words, filters, hasFiles, noFiles }: Omit<SpokenProps, "names"
     return () => field?.removeEventListener("keydown", followArrow);
   }, []);
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (hasModifier(event)) return;
     const stops = [...(list.current?.querySelectorAll<HTMLElement>("li li a, button") ?? [])];
     const at = stops.indexOf(event.target as HTMLElement);
     const to = { ArrowUp: at - 1, ArrowDown: at + 1, Home: 0, End: stops.length - 1 }[event.key];
@@ -231,10 +234,7 @@ function Recording({ found: { file, language, matches, matchCount }, words }: { 
             <a
               href={urlOfMatch(file, match, words)}
               style={{ gridTemplateColumns: TIME_COLUMN }}
-              onClick={(event) => {
-                const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
-                if (isPlain) playMatch(file, match);
-              }}
+              onClick={(event) => !hasModifier(event) && playMatch(file, match)}
             >
               <span class="number quiet">
                 {canPlay(file) && <Icon name="play" size={12} />} {formatDuration(Math.floor(match.startSeconds))}
