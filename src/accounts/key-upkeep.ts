@@ -97,10 +97,15 @@ async function announceExpiry(deps: Deps) {
     .set({ expiryNoticeAt: nextNotice(now) })
     .where(areDue(announced));
   const done = await writeWithEvent(deps, { events, note }, { isIdempotent: true, caller: null });
+  // As in the events, without the keys that have expired.
+  const live = Map.groupBy(
+    announced.filter((key) => key.expiresAt > now),
+    (key) => key.teamId,
+  );
   deps.after(
     notifyTeams(
       deps,
-      ofTeams.map(([ofTeam, keys]) => expiryNotice(deps, ofTeam, keys)),
+      Array.from(live, ([ofTeam, keys]) => expiryNotice(deps, ofTeam, keys)),
     ),
   );
   return { expiriesAnnounced: done.note.meta.changes };

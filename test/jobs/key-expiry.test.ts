@@ -139,6 +139,17 @@ describe("A key that is about to expire", () => {
     expect(world.mails).toHaveLength(1);
   });
 
+  test("is in no email once it has expired", async ({ world, team }) => {
+    await newKey(world, team, 35, { name: "expired" });
+    await newKey(world, team, 40, { name: "late" });
+    await setAddress(team, "ops@example.com");
+    world.aheadMilliseconds += 38 * DAY;
+    await must(world.recover());
+    await expect.poll(() => world.mails).toHaveLength(1);
+    expect(world.mails[0]?.text).toContain("- late: ");
+    expect(world.mails[0]?.text).not.toContain("- expired: ");
+  });
+
   test("is recorded if its email can't be sent", async ({ world, team }) => {
     const id = await newKey(world, team, 20);
     await setAddress(team, "ops@example.com");
