@@ -55,6 +55,7 @@ describe("A new team", () => {
       status: "active",
       maxBytes: 1000,
       maxFiles: null,
+      notificationEmail: null,
       retentionDays: null,
       trashDays: 0,
       sendsEmail: true,
