@@ -29,6 +29,9 @@ process.env.NODE_COMPILE_CACHE ??= join(root, "node_modules/.cache/compiled");
 
 hideRuntimeNoise();
 
+/** A name says where its test runs: `links.browser.test.ts`. Without a word, that is the Worker, and the client's folder. */
+const ENDING = ".{test,exhaustive.test}.{ts,tsx}";
+
 /** Only a test that hangs may reach these: a machine may be slow and busy. */
 const timeouts = { testTimeout: 300_000, hookTimeout: 300_000 };
 /**
@@ -83,11 +86,11 @@ export default defineConfig(async ({ mode }) => {
           ],
           test: {
             name: "workerd",
-            include: ["test/{all,api,jobs,unit}/**/*.test.ts"],
+            include: ["test/**/*.test.ts"],
             // It empties the stores before each file.
             setupFiles: ["test/setup.ts"],
             ...shared,
-            exclude: [...shared.exclude, "test/unit/**/*.node.test.ts"],
+            exclude: [...shared.exclude, "test/{client,console,generator}/**", `test/**/*.{node,browser}${ENDING}`],
           },
         },
         {
@@ -98,7 +101,7 @@ export default defineConfig(async ({ mode }) => {
             name: "node",
             // Some replace modules.
             isolate: true,
-            include: ["test/e2e/**/*.test.ts", "test/unit/**/*.node.test.ts", "test/console/**/*.test.{ts,tsx}"],
+            include: [`test/**/*.node${ENDING}`],
           },
         },
         {
@@ -107,7 +110,8 @@ export default defineConfig(async ({ mode }) => {
             ...shared,
             retry,
             name: "client",
-            include: ["test/client/**/*.test.ts"],
+            include: ["test/client/*.test.ts"],
+            exclude: [...shared.exclude, `test/**/*.{node,browser}${ENDING}`],
             globalSetup: [support("shared-servers.ts")],
             setupFiles: [support("await-servers.ts")],
           },
@@ -118,7 +122,7 @@ export default defineConfig(async ({ mode }) => {
             ...shared,
             retry,
             name: "browser",
-            include: ["test/browser/**/*.test.ts"],
+            include: [`test/**/*.browser${ENDING}`],
             // The servers start in parallel with the browser, which must be there before the first page.
             globalSetup: [support("shared-servers.ts"), support("shared-browser.ts")],
             setupFiles: [support("await-servers.ts")],

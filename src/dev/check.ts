@@ -16,7 +16,7 @@ const PROJECTS = [
   "src/client",
   "src/console",
   "test/client",
-  "test/browser",
+  "test/support/browser",
   "test/console",
   "test/tools/console",
 ];

@@ -1,5 +1,5 @@
 /**
- * `npm run types:client` writes test/api/openapi.json, the document of the API, so that a change of the API shows in a diff,
+ * `npm run types:client` writes test/all/openapi.json, the document of the API, so that a change of the API shows in a diff,
  * and src/client/api.ts, its types, for the client, which must not import the Worker. With --check, it fails if one of
  * them is outdated. openapi-typescript 7 was tried in its place. Its records are types without names, so an editor shows
  * `const key: {…}` with 572 characters instead of `const key: ApiKey`, `scopes: ("files:upload" | …)[]` with all
@@ -374,7 +374,7 @@ function linesOf(value: unknown, levels = DOCUMENT_LEVELS): string {
 const root = join(import.meta.dirname, "../..");
 const outputs: [file: string, text: string][] = [
   ["src/client/api.ts", declarations()],
-  ["test/api/openapi.json", `${linesOf(describeApi(service))}\n`],
+  ["test/all/openapi.json", `${linesOf(describeApi(service))}\n`],
 ];
 for (const [file, text] of outputs) {
   const path = join(root, file);

@@ -8,6 +8,6 @@ import { landMigrations } from "./schema-check.ts";
 
 const root = join(import.meta.dirname, "../..");
 landMigrations(join(root, "migrations"));
-const args = ["vitest", "run", "--config", "test/vitest.config.ts", "--project", "node", "test/e2e/state.test.ts"];
+const args = ["vitest", "run", "--config", "test/vitest.config.ts", "--project", "node", "test/dev/state.node.test.ts"];
 const env = { ...process.env, STOWAGE_WRITE_STATE: "true" };
 process.exit(spawnSync("npx", args, { cwd: root, env, stdio: "inherit" }).status ?? 1);

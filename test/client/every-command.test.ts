@@ -14,7 +14,7 @@ interface Operation {
   responses: Record<string, { content?: Record<string, { example?: unknown }> }>;
 }
 const document: { paths: Record<string, Record<string, Operation>> } = JSON.parse(
-  readFileSync(join(import.meta.dirname, "../api/openapi.json"), "utf8"),
+  readFileSync(join(import.meta.dirname, "../all/openapi.json"), "utf8"),
 );
 
 const ID = "0193477c0a5e2b7f4d1c8e90";

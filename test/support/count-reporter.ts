@@ -1,10 +1,12 @@
 import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import type { TestAnnotation } from "vitest";
 import type { Reporter, TestCase, TestModule, Vitest } from "vitest/node";
 import { findOverrun, findRepeatProblem } from "./budget.ts";
 import { measureSlowness } from "./calibration.ts";
 import { type Durations, keepLast, type Mode, modeOf, readRecorded } from "./durations.ts";
+import { findUnshown } from "./threats.ts";
 
 const SLOWEST_FILES = 10;
 /** How often the speed of the machine is measured again before a run that took too long fails. */
@@ -37,6 +39,7 @@ const OUTSIDE = {
   runChecks,
   keepLast,
   readRecorded,
+  readThreats: () => readFileSync(join(root, "test/THREATS.md"), "utf8"),
   /** Seconds since the start of the process. */
   elapsed: () => performance.now() / 1000,
   write: (text: string) => void process.stdout.write(text),
@@ -44,7 +47,7 @@ const OUTSIDE = {
 
 /**
  * Runs the static checks in parallel with the tests. Prints test annotations, the slowest files, the tests that passed only
- * on their second attempt with the error of the first, why the run fails besides failed tests, and at last
+ * on their second attempt with the error of the first, the tests of THREATS.md that did not pass, why the run fails besides failed tests, and at last
  * `N passed, N failed` for machines. A file that can't be loaded, a hook that throws, and whatever exceeds the budget count
  * as failures.
  */
@@ -80,11 +83,15 @@ export default class CountReporter implements Reporter {
     let passed = 0;
     let failed = errors.length;
     const repeated: { name: string; errors: string[] }[] = [];
+    const passedTests: { path: string; fullName: string }[] = [];
     for (const module of modules) {
       failed += module.errors().length;
       for (const suite of module.children.allSuites()) failed += suite.errors().length;
       for (const test of module.children.allTests()) {
-        if (test.result().state === "passed") passed++;
+        if (test.result().state === "passed") {
+          passed++;
+          passedTests.push({ path: relativePath(module).slice("test/".length), fullName: test.fullName });
+        }
         if (test.result().state === "failed") failed++;
         if (!test.diagnostic()?.flaky) continue;
         const errors = (test.result().errors ?? []).map(({ message }) => message);
@@ -100,7 +107,12 @@ export default class CountReporter implements Reporter {
     const checks = await this.#checks;
     const names = repeated.map(({ name }) => name);
     const problems = this.#isSuite
-      ? [await this.#findOverrun(durations), checks, findRepeatProblem(this.#mode, names)].filter((one) => one !== null)
+      ? [
+          await this.#findOverrun(durations),
+          checks,
+          findRepeatProblem(this.#mode, names),
+          ...this.#findUnshownThreats(passedTests),
+        ].filter((one) => one !== null)
       : [];
     if (problems.length > 0) process.exitCode = 1;
     failed += problems.length;
@@ -121,6 +133,14 @@ export default class CountReporter implements Reporter {
     ];
     // Printed on exit, after the summary of the default reporter.
     process.once("exit", () => this.#outside.write(`${lines.join("\n")}\n`));
+  }
+
+  /** In a run of all tests, each one that THREATS.md names must have passed. */
+  #findUnshownThreats(passed: { path: string; fullName: string }[]): string[] {
+    if (this.#mode !== "all" || !this.#hasAllTests) return [];
+    return findUnshown(this.#outside.readThreats(), passed).map(
+      (title) => `THREATS.md names a test that has not passed: ${title}`,
+    );
   }
 
   async #findOverrun(durations: { file: string; seconds: number }[]): Promise<string | null> {

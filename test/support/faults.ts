@@ -14,7 +14,7 @@ import { expectErased, expectSettled, expectSound, type Row, World } from "./wor
  * with the same rows, objects and response as another one. `npm test` runs the representative scenarios: every death of the
  * Worker (a third of them in scenarios that are marked as long, and of the recovery job), and one error for each call that
  * changes something. The kind and moment of the errors alternate, so that six such calls in a row get every combination.
- * Pairs of faults are left to the random steps of jobs/model.test.ts.
+ * Pairs of faults are left to the random steps of all/model.
  */
 
 const ERRORS = ["transient", "permanent", "outage"] as const;

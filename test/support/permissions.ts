@@ -90,7 +90,7 @@ export const PERMISSIONS: Record<string, Permission> = {
   ...needing("users:read", "listUsers getUser"),
   ...needing("users:read", "exportUser", { further: ["keys:read", "events:read"] }),
   ...needing("users:write", "createUser updateUser deleteUser inviteUser", { covers: true }),
-  // A token that is not covered is masked: api/keys.
+  // A token that is not covered is masked: accounts/keys.
   ...needing("keys:read", "listApiKeys getApiKey", { isOperators: true }),
   ...needing("keys:read", "listSessions"),
   ...needing("keys:write", "createApiKey updateApiKey rotateApiKey deleteApiKey", { covers: true, isOperators: true }),

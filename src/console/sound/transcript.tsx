@@ -183,7 +183,8 @@ function CueList({ file, cues, language, copyClip, isAll, found, match, handle }
   const topAround = (at: number, pixels: number) => {
     const { offsetTop = 0 } = elementOf(at) ?? {};
     let first = at;
-    while ((elementOf(first - 1)?.offsetTop ?? -1) >= offsetTop - pixels) first--;
+    const hasRoomFor = (cue: HTMLElement | null) => cue !== null && cue.offsetTop >= offsetTop - pixels;
+    while (hasRoomFor(elementOf(first - 1))) first--;
     return elementOf(first)?.offsetTop ?? 0;
   };
   const settle = () => {

@@ -1,7 +1,7 @@
 /**
  * Takes a capability out of a copy of the project, and says what else breaks: `npm run take-out -- webhooks [--tests]`.
  *
- * It deletes the folder or files of the capability, and its names in the files that may name all capabilities. What then fails to
+ * It deletes the folders of the capability in `src/` and `test/`, and its names in the files that may name all capabilities. What then fails to
  * compile, or still has its identifiers, is what the rest of the service knows of it.
  */
 import { execFileSync, spawnSync } from "node:child_process";
@@ -142,6 +142,7 @@ try {
   for (const path of tracked) if (existsSync(join(root, path))) cpSync(join(root, path), join(project, path));
   symlinkSync(join(root, "node_modules"), join(project, "node_modules"));
   for (const path of capability.paths) rmSync(join(project, path), { recursive: true });
+  rmSync(join(project, "test", name), { recursive: true });
   for (const path of LISTS) removeNames(project, path, capability);
   removeBindings(project, capability);
   const unused = ["lint", "--write", "--unsafe", "--only=correctness/noUnusedImports", ...LISTS];
@@ -170,7 +171,7 @@ try {
   console.log(`${name}: ${naming.length} other files have its identifiers: ${naming.join(", ")}`);
 
   if (options.includes("--tests")) {
-    const tests = globSync("test/{unit,api,jobs,all}/**/*.test.ts", { cwd: project });
+    const tests = globSync("test/**/*.test.ts", { cwd: project, exclude: ["test/{client,console,generator}/**"] });
     const about = tests.filter((path) => capability.tests.test(readFileSync(join(project, path), "utf8")));
     for (const path of about) rmSync(join(project, path));
     console.log(`${name}: ${about.length} of ${tests.length} files of tests are about it`);

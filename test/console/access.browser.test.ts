@@ -1,0 +1,189 @@
+import type { Page } from "@playwright/test";
+import { describe } from "vitest";
+import { Stowage } from "../../src/client/index.ts";
+import { expectGoodLooks } from "../support/browser/appearance.ts";
+import { chooseAction, exhaustive, PASSWORD, test } from "../support/browser/console.ts";
+import { hold } from "../support/browser/fakes.ts";
+import { button, dialog, heading, link } from "../support/browser/locators.ts";
+import { expect, expectAnnounced } from "../support/browser/support.ts";
+import { collect, url } from "../support/team.ts";
+
+/* The console shows only actions that the session's scopes allow. The API checks each request itself. */
+
+const sections = (page: Page) => page.getByRole("navigation", { name: "Sections" }).getByRole("link");
+
+describe("Viewer", () => {
+  test("sees only what the role allows, with the reason", async ({ at }) => {
+    const { page } = await at("/files", { role: "viewer", files: ["song.txt"] });
+    await expect(sections(page)).toHaveText(["Files", "Usage", "Events"]);
+    await expect(
+      page.getByText("Your role (Viewer) doesn't allow you to upload files, edit files, or erase"),
+    ).toBeVisible();
+    await expect(link(page, "song.txt")).toBeVisible();
+    await expect(page.getByRole("main").getByRole("button", { name: /^Upload |folder/ })).toHaveCount(0);
+    await page.getByRole("checkbox", { name: "Select song.txt" }).check();
+    await expect(page.getByRole("region", { name: "Selected files" }).getByRole("button")).toHaveText(["Download", ""]);
+    await expect(page.getByRole("main").getByRole("button", { name: /Move|tags|Rename|Delete/ })).toHaveCount(0);
+    await expectGoodLooks(page, "files-viewer");
+    await link(page, "song.txt").click();
+    await expect(button(page, "Download")).toBeVisible();
+    await expect(button(page, "Copy link")).toBeVisible();
+    await expect(page.getByRole("button", { name: /Reprocess|Rename|Delete/ })).toHaveCount(0);
+    // The log names the key. The list of keys is not the viewer's to read.
+    await expect(page.getByRole("region", { name: "Activity" })).toContainText("test uploaded this file");
+  });
+
+  test("reads the reason once the page knows whether a deletion erases", async ({ at }) => {
+    const { page } = await at("/files", { role: "viewer", files: ["song.txt"] });
+    const reason = page.getByText(/^Your role \(Viewer\) doesn't allow you to .* or erase files\.$/);
+    await expect(reason).toBeVisible();
+    const { release, isHeld } = await hold(page, "GET", /\/auth\/v1\/teams\/\w+$/);
+    await page.reload();
+    await isHeld;
+    await expect(link(page, "song.txt")).toBeVisible();
+    await expect(page.getByText("doesn't allow you")).toHaveCount(0);
+    release();
+    await expect(reason).toBeVisible();
+  });
+
+  exhaustive("sees no section by its URL without the scope, and more after a change of the role", async ({ at }) => {
+    const { page, team, userId } = await at("/users", { role: "viewer" });
+    await expect(heading(page, "No access")).toBeVisible();
+    await expect(page.getByRole("main")).toContainText("Your role (Viewer) doesn't allow you to view users.");
+    await expect(page.getByText("Connecting…")).toHaveCount(0);
+    await team.stowage.users.update(userId, { role: "admin" });
+    await expect(heading(page, "Users")).toBeVisible();
+    await expect(page.getByRole("cell", { name: "Admin" })).toBeVisible();
+    await expect(sections(page)).toHaveCount(7);
+    await page.reload();
+    await expect(sections(page)).toHaveCount(7);
+  });
+});
+
+describe("Contributor", () => {
+  test("sees only their own files and sections, and no request of a page is rejected", async ({ at, problems }) => {
+    const { page, id } = await at("/files", { role: "contributor", files: ["theirs.txt"] });
+    await expect(sections(page)).toHaveText(["Files", "Usage"]);
+    await expect(page.getByText("You see only your own files.")).toBeVisible();
+    const chooser = page.waitForEvent("filechooser");
+    await page.getByRole("main").getByRole("button", { name: "Upload files" }).first().click();
+    await (await chooser).setFiles({ name: "mine.txt", mimeType: "text/plain", buffer: Buffer.from("mine") });
+    await expect(page.getByRole("rowheader")).toHaveText(["mine.txt"]);
+    await expectGoodLooks(page, "files-contributor");
+    await link(page, "mine.txt").click();
+    await expect(heading(page, "mine.txt")).toBeVisible();
+    await expect(button(page, "Copy link")).toBeVisible();
+    await expect(page.getByRole("region", { name: "Activity" })).toHaveCount(0);
+    await button(page, "Actions for this file").click();
+    await expect(page.getByRole("menuitem", { name: "Reprocess" })).toBeVisible();
+    await expect(page.getByRole("menuitem", { name: "Hold" })).toHaveCount(0);
+    await page.keyboard.press("Escape");
+    problems.allow(/status of 404/);
+    await page.goto(`/console/files/${id}`);
+    await expect(page.getByText("It may have been deleted, or it isn't yours.")).toBeVisible();
+    await sections(page).filter({ hasText: "Usage" }).click();
+    await expect(page.getByText("Your own files. The limits are those of your team.")).toBeVisible();
+    await expect(page.getByRole("region", { name: "Files" })).toContainText("1 of");
+    await page.getByRole("link", { name: /Contributor/ }).click();
+    await expect(page.getByRole("main")).toContainText("As a user with the role Contributor");
+  });
+});
+
+describe("Session page", () => {
+  test("shows the user, changes the password, and ends other sessions", async ({ at, problems }) => {
+    problems.allow(/status of 40[13]/);
+    const { page: member, team } = await at("/session", { role: "member" });
+    await expect(heading(member, "Your session")).toBeVisible();
+    await expect(member.getByRole("main")).toContainText("As a user with the role Member");
+    await expect(member.getByRole("main")).toContainText("doesn't allow you to view keys and sessions");
+    await button(member, "Change password").click();
+    await dialog(member).getByLabel("Current password").fill(PASSWORD);
+    await dialog(member).getByLabel("New password").fill(`${PASSWORD} 2`);
+    await dialog(member).getByRole("button", { name: "Change password" }).click();
+    await expectAnnounced(member, "Password changed.");
+    await new Stowage({ url, key: null }).logIn({
+      teamId: team.teamId,
+      email: "member@example.com",
+      password: `${PASSWORD} 2`,
+    });
+
+    const { page } = await at("/usage", { team });
+    await link(page, "test API key").click();
+    await expect(heading(page, "Your session")).toBeFocused();
+    const rows = page.getByRole("row").filter({ has: page.getByRole("rowheader") });
+    await expect(rows.filter({ hasText: "This session" })).toContainText("test");
+    await expect(rows.filter({ hasText: "Ada member" })).toHaveCount(2);
+    await expectGoodLooks(page, "session");
+    const end = async (row: ReturnType<typeof page.locator>) => {
+      await row.getByRole("button", { name: "Actions for this session" }).click();
+      await page.getByRole("menuitem", { name: "Sign out" }).click();
+    };
+    await end(rows.filter({ hasText: "Ada member" }).last());
+    await dialog(page).getByRole("button", { name: "Sign out" }).click();
+    await expect(rows).toHaveCount(2);
+    await expect(heading(member, "Sign in")).toBeVisible();
+
+    await end(rows.filter({ hasText: "This session" }));
+    await expect(dialog(page)).toContainText("You'll be signed out.");
+    await dialog(page).getByRole("button", { name: "Sign out" }).click();
+    await expect(heading(page, "Sign in")).toBeVisible();
+    await expect.poll(async () => (await collect(team.stowage.sessions.list())).length).toBe(1);
+  });
+});
+
+describe("Key", () => {
+  exhaustive("has chosen permissions, loses some, is rotated, and has limits if it is public", async ({ at }) => {
+    const { page, team } = await at("/keys");
+    const box = (name: string) => dialog(page).getByRole("checkbox", { name, exact: true });
+    const row = (name: string) => page.getByRole("row").filter({ hasText: name });
+    const find = async (name: string) => (await collect(team.stowage.keys.list())).find((key) => key.name === name);
+    const startKey = async (name: string, type: string) => {
+      await button(page, "Create key").click();
+      await dialog(page).getByLabel("Name").fill(name);
+      await dialog(page).locator(`[value="${type}"]`).check();
+    };
+    const finishKey = async () => {
+      await dialog(page).getByRole("button", { name: "Create key" }).click();
+      await button(page, "Done").click();
+    };
+    await startKey("Editor", "custom");
+    await dialog(page).getByRole("button", { name: "Create key" }).click();
+    await expect(page.getByRole("alert")).toHaveText("Select at least one permission.");
+    for (const name of ["View files", "Download and share files", "Edit files"]) await box(name).check();
+    await finishKey();
+    await expect(row("Editor")).toContainText("Secret View, download, edit");
+    await expect(page.getByTitle("View files, Download and share files, Edit files", { exact: true })).toBeVisible();
+    expect(await find("Editor")).toMatchObject({ scopes: ["files:read", "files:download", "files:write"] });
+
+    await chooseAction(page, "Actions for Editor", "Edit");
+    await expect(dialog(page).getByRole("checkbox")).toHaveCount(3);
+    await box("Edit files").uncheck();
+    await dialog(page).getByLabel("Name").fill("Reader");
+    await expectGoodLooks(page, "keys-edit");
+    await dialog(page).getByRole("button", { name: "Save" }).click();
+    await expect(row("Reader")).toContainText("View and download files");
+    expect(await find("Reader")).toMatchObject({ scopes: ["files:read", "files:download"] });
+
+    const { id: oldId } = (await find("Reader")) ?? { id: "" };
+    await chooseAction(page, "Actions for Reader", "Rotate");
+    await dialog(page).getByLabel("The old key stops working").selectOption("In 1 hour");
+    await dialog(page).getByRole("button", { name: "Rotate key" }).click();
+    await expect(dialog(page)).toContainText("The old key works until");
+    const rotated = (await dialog(page).getByRole("code").textContent()) ?? "";
+    await button(page, "Done").click();
+    await expect(row("Reader")).toHaveCount(2);
+    await new Stowage({ url, key: rotated }).files.list();
+    const left = Date.parse((await team.stowage.keys.get(oldId)).expiresAt) - Date.now();
+    expect(Math.abs(left - 3_600_000)).toBeLessThan(60_000);
+
+    await startKey("Contest", "public");
+    await dialog(page).getByText("Limits", { exact: true }).click();
+    await dialog(page).getByLabel("Largest file in MB").fill("1.5");
+    await box("Audio").check();
+    await expectGoodLooks(page, "keys-public");
+    await finishKey();
+    await expect(row("Contest")).toContainText("Upload only: 1.5 MB each, Audio");
+    const limits = { maxFileBytes: 1_500_000, fileTypes: ["audio file"] };
+    expect(await find("Contest")).toMatchObject({ limits });
+  });
+});
