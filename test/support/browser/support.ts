@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   type Browser,
   type BrowserContextOptions,
@@ -50,12 +51,20 @@ export const test = base
     else browser ??= chromium.connect(endpoint);
     const connected = await (browser as Promise<Browser>);
     const contexts: Awaited<ReturnType<Browser["newContext"]>>[] = [];
-    onCleanup(async () => {
+    const clean = async () => {
       await settle(contexts.flatMap((context) => context.pages()));
       // A request that a test holds, or changes, may still be on its way.
       const pages = contexts.flatMap((context) => context.pages());
       await Promise.all(pages.map((page) => page.unrouteAll({ behavior: "ignoreErrors" })));
       await Promise.all(contexts.map((context) => context.close()));
+    };
+    onCleanup(async () => {
+      // What a browser does for a page whose script never ends has no timeout.
+      const isClosed = await Promise.race([
+        clean().then(() => true),
+        sleep(TIMEOUT_MILLISECONDS, false, { ref: false }),
+      ]);
+      expect(isClosed, "the pages respond").toBe(true);
       expect(problems.take(), "problems in the browser").toEqual([]);
     });
     return async (options: PageOptions = {}): Promise<Page> => {
