@@ -1,10 +1,10 @@
 import { format } from "sql-formatter";
 import { nameOfStatement } from "../../src/platform/db.ts";
-import type { RoundTrip } from "./bindings.ts";
+import type { Effects, RoundTrip } from "./bindings.ts";
 
 /*
- * Writes down what an operation sends to D1, so that a person can read it: each round trip with the names of its queries, their
- * SQL, plans, and rows. The files in test/all/statements/ are reviewed as a diff.
+ * Writes down what an operation costs until its response, so that a person can read it: its calls of R2, its messages, and each
+ * round trip to D1 with the names of its queries, their SQL, plans, and rows. The files in test/all/statements/ are reviewed as a diff.
  */
 
 /** Longest line of a statement. */
@@ -69,11 +69,17 @@ async function describeStatement({
 }
 
 /** Returns the text of an operation's file. */
-export async function describeStatements(title: string, roundTrips: RoundTrip[]): Promise<string> {
+export async function describeStatements(
+  title: string,
+  roundTrips: RoundTrip[],
+  { r2, messages }: Pick<Effects, "r2" | "messages">,
+): Promise<string> {
   const all = roundTrips.flatMap(({ statements }) => statements);
   const sum = (numbers: number[]) => numbers.reduce((total, number) => total + number, 0);
   const head = [
     `-- ${title}`,
+    ...(r2.length > 0 ? [`-- R2: ${r2.join(", ")}`] : []),
+    ...(messages > 0 ? [`-- ${countOf(messages, "message")} to a queue`] : []),
     `-- ${countOf(roundTrips.length, "round trip")}, ${countOf(sum(all.map(({ rowsRead }) => rowsRead)), "row")} read, ${sum(all.map(({ rowsWritten }) => rowsWritten))} written`,
   ].join("\n");
   const trips = roundTrips.map(async ({ database, statements }, i) => {

@@ -1,4 +1,6 @@
 -- appendToResumableUpload: PATCH /docs/v1/uploads/resumable/{upload}
+-- R2: put
+-- 1 message to a queue
 -- 4 round trips, 36 rows read, 12 written
 
 -- Round trip 1

@@ -1,4 +1,5 @@
 -- deleteFile: DELETE /docs/v1/uploads/{id}
+-- R2: delete
 -- 2 round trips, 28 rows read, 4 written
 
 -- Round trip 1

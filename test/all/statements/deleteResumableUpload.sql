@@ -1,4 +1,5 @@
 -- deleteResumableUpload: DELETE /docs/v1/uploads/resumable/{upload}
+-- R2: list, delete
 -- 4 round trips, 18 rows read, 7 written
 
 -- Round trip 1

@@ -1,4 +1,5 @@
 -- deleteTranscript: DELETE /docs/v1/uploads/{id}/transcript
+-- R2: delete
 -- 2 round trips, 17 rows read, 6 written
 
 -- Round trip 1

@@ -1,4 +1,5 @@
 -- eraseFile: DELETE /docs/v1/trash/{id}
+-- R2: delete
 -- 2 round trips, 15 rows read, 4 written
 
 -- Round trip 1

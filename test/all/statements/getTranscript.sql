@@ -1,4 +1,5 @@
 -- getTranscript: GET /docs/v1/uploads/{id}/transcript
+-- R2: get
 -- 1 round trip, 4 rows read, 0 written
 
 -- Round trip 1

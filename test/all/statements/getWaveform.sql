@@ -1,4 +1,5 @@
 -- getWaveform: GET /docs/v1/uploads/{id}/waveform
+-- R2: get
 -- 1 round trip, 4 rows read, 0 written
 
 -- Round trip 1

@@ -1,4 +1,5 @@
 -- openLink: GET /docs/v1/links/{link}/{name}
+-- R2: get
 -- 1 round trip, 3 rows read, 0 written
 
 -- Round trip 1

@@ -1,4 +1,5 @@
 -- openTranscript: GET /docs/v1/links/{link}/transcript/{name}
+-- R2: get
 -- 1 round trip, 4 rows read, 0 written
 
 -- Round trip 1

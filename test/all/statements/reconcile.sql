@@ -1,4 +1,5 @@
 -- reconcile: POST /auth/v1/reconciliation
+-- R2: list
 -- 3 round trips, 9 rows read, 0 written
 
 -- Round trip 1

@@ -1,4 +1,5 @@
 -- reprocessFile: POST /docs/v1/uploads/{id}/reprocess
+-- 1 message to a queue
 -- 2 round trips, 9 rows read, 0 written
 
 -- Round trip 1

@@ -1,4 +1,5 @@
 -- restoreFile: POST /docs/v1/trash/{id}/restore
+-- 1 message to a queue
 -- 2 round trips, 23 rows read, 8 written
 
 -- Round trip 1

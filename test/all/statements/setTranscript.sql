@@ -1,4 +1,5 @@
 -- setTranscript: PUT /docs/v1/uploads/{id}/transcript
+-- R2: put
 -- 3 round trips, 29 rows read, 14 written
 
 -- Round trip 1

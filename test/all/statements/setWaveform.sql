@@ -1,4 +1,5 @@
 -- setWaveform: PUT /docs/v1/uploads/{id}/waveform
+-- R2: put
 -- 3 round trips, 22 rows read, 8 written
 
 -- Round trip 1

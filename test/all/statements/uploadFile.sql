@@ -1,4 +1,6 @@
 -- uploadFile: POST /docs/v1/uploads
+-- R2: put
+-- 1 message to a queue
 -- 3 round trips, 35 rows read, 12 written
 
 -- Round trip 1
