@@ -1157,6 +1157,65 @@ test("a creation for which one of 2,000 unfinished uploads gives way reads at mo
   team = before;
 });
 
+describe("The statements", () => {
+  beforeEach(async () => {
+    await emptyStores();
+    team = await newTeam();
+    publicToken = (await newKey(team, { isPublic: true })).key;
+  });
+  const invitation = async () =>
+    (await dataOf(team.call("POST", `/auth/v1/users/${await newUser()}/invitations`))).token;
+  type Sending = () => ReturnType<typeof send>;
+  const asVisitor = async (url: string, json: object) => send(`POST ${url}`, url, { json });
+  /** The operations that need more than the example of their contract. */
+  const SPECIAL: { [Id in OperationId]?: Sending } = {
+    logIn: async () => {
+      const json = account();
+      await send("POST /auth/v1/users", "/auth/v1/users", { token: team.token, json });
+      return asVisitor("/auth/v1/login", { ...json, teamId: team.teamId });
+    },
+    logOut: async () => send("POST /auth/v1/logout", "/auth/v1/logout", { token: (await openSession(team.token)).key }),
+    describeInvitation: async () => asVisitor("/auth/v1/invitations/describe", { token: await invitation() }),
+    acceptInvitation: async () =>
+      asVisitor("/auth/v1/invitations/accept", { token: await invitation(), password: account().password }),
+    forgotPassword: async () => {
+      const json = account();
+      await newUser(json);
+      return asVisitor("/auth/v1/password/forgot", { teamId: team.teamId, email: json.email });
+    },
+    changePassword: async () => {
+      const json = account();
+      const token = await newSession(team, await newUser(json));
+      const passwords = { currentPassword: json.password, newPassword: "staple horse battery" };
+      return send("POST /auth/v1/me/password", "/auth/v1/me/password", { token, json: passwords });
+    },
+    uploadFile: () => put(),
+    createTeam: async () => {
+      // The log of the operator has an event, as it always has but for the first team.
+      await sendExample(operations.createTeam.route, team);
+      return sendExample(operations.createTeam.route, team);
+    },
+    describeLink: async () => sendLinkOf((await put()).id, true),
+    openLink: async () => sendLinkOf((await put()).id),
+    openTranscript: async () =>
+      sendTranscriptOf(await newRecord(team, routeNamed("GET /docs/v1/uploads/{id}/transcript"))),
+  };
+  const sendFirst = (id: OperationId): ReturnType<Sending> => {
+    const special = SPECIAL[id];
+    if (special) return special();
+    const { route } = operations[id];
+    // The last one of a route does the most, such as to complete the upload.
+    const [name, prepare] = RESUMABLE.findLast(([name]) => name === route) ?? [];
+    return name && prepare ? sendResumable(name, prepare) : sendExample(route, team);
+  };
+  test.each(Object.keys(operations) as OperationId[])("of %s are those of its file", async (id) => {
+    const { response, roundTrips, byResponse } = await sendFirst(id);
+    expect(response.ok).toBe(true);
+    const text = await describeStatements(`${id}: ${operations[id].route}`, roundTrips, byResponse);
+    await expect(text).toMatchFileSnapshot(`../all/statements/${id}.sql`);
+  });
+});
+
 describe("Every query of the service", () => {
   /** In `npm test`, the queries of a secret key are those of the tests above. */
   const callers = CALLER_NAMES.filter((name) => isExhaustive || name !== "a secret key");
@@ -1281,65 +1340,6 @@ describe("Every query of the service", () => {
  * Each operation's statements until its response, one file each: run `npm run statements` after a change of SQL, and read the diff.
  * Each finds only its own team, so that the rows are the same in each run: the operator's lists read those of all teams.
  */
-describe("The statements", () => {
-  beforeEach(async () => {
-    await emptyStores();
-    team = await newTeam();
-    publicToken = (await newKey(team, { isPublic: true })).key;
-  });
-  const invitation = async () =>
-    (await dataOf(team.call("POST", `/auth/v1/users/${await newUser()}/invitations`))).token;
-  type Sending = () => ReturnType<typeof send>;
-  const asVisitor = async (url: string, json: object) => send(`POST ${url}`, url, { json });
-  /** The operations that need more than the example of their contract. */
-  const SPECIAL: { [Id in OperationId]?: Sending } = {
-    logIn: async () => {
-      const json = account();
-      await send("POST /auth/v1/users", "/auth/v1/users", { token: team.token, json });
-      return asVisitor("/auth/v1/login", { ...json, teamId: team.teamId });
-    },
-    logOut: async () => send("POST /auth/v1/logout", "/auth/v1/logout", { token: (await openSession(team.token)).key }),
-    describeInvitation: async () => asVisitor("/auth/v1/invitations/describe", { token: await invitation() }),
-    acceptInvitation: async () =>
-      asVisitor("/auth/v1/invitations/accept", { token: await invitation(), password: account().password }),
-    forgotPassword: async () => {
-      const json = account();
-      await newUser(json);
-      return asVisitor("/auth/v1/password/forgot", { teamId: team.teamId, email: json.email });
-    },
-    changePassword: async () => {
-      const json = account();
-      const token = await newSession(team, await newUser(json));
-      const passwords = { currentPassword: json.password, newPassword: "staple horse battery" };
-      return send("POST /auth/v1/me/password", "/auth/v1/me/password", { token, json: passwords });
-    },
-    uploadFile: () => put(),
-    createTeam: async () => {
-      // The log of the operator has an event, as it always has but for the first team.
-      await sendExample(operations.createTeam.route, team);
-      return sendExample(operations.createTeam.route, team);
-    },
-    describeLink: async () => sendLinkOf((await put()).id, true),
-    openLink: async () => sendLinkOf((await put()).id),
-    openTranscript: async () =>
-      sendTranscriptOf(await newRecord(team, routeNamed("GET /docs/v1/uploads/{id}/transcript"))),
-  };
-  const sendFirst = (id: OperationId): ReturnType<Sending> => {
-    const special = SPECIAL[id];
-    if (special) return special();
-    const { route } = operations[id];
-    // The last one of a route does the most, such as to complete the upload.
-    const [name, prepare] = RESUMABLE.findLast(([name]) => name === route) ?? [];
-    return name && prepare ? sendResumable(name, prepare) : sendExample(route, team);
-  };
-  test.each(Object.keys(operations) as OperationId[])("of %s are those of its file", async (id) => {
-    const { response, roundTrips, byResponse } = await sendFirst(id);
-    expect(response.ok).toBe(true);
-    const text = await describeStatements(`${id}: ${operations[id].route}`, roundTrips, byResponse);
-    await expect(text).toMatchFileSnapshot(`../all/statements/${id}.sql`);
-  });
-});
-
 /** A LIMIT bounds the files that a list sorts. A window function reads a subquery, whose own plan the check covers. */
 const isBoundedSort = (step: string, plan: string[]) =>
   step === "USE TEMP B-TREE FOR ORDER BY" && (plan.includes("SCAN sorted") || plan.includes(OF_VISITOR));

@@ -22,7 +22,7 @@ const COMPILER_OPTIONS = {
 };
 
 /**
- * `STOWAGE_GENERATORS=true npm run test:all` also tries the generators of other languages, which takes ten minutes, and needs
+ * `STOWAGE_GENERATORS=true npm run test:all` also tries the generators of other languages, which takes five minutes, and needs
  * Java, Maven, Python and the network.
  */
 const isTried = isExhaustive && process.env.STOWAGE_GENERATORS === "true";
