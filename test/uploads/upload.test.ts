@@ -1,6 +1,8 @@
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { describe, expect } from "vitest";
+import { createByteStore } from "../../src/platform/byte-store.ts";
+import { MemoryBudget } from "../../src/platform/part.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { patternOf, sha256 } from "../support/bytes.ts";
 import { DB } from "../support/databases.ts";
@@ -10,6 +12,7 @@ import {
   atOnce,
   brokenStream,
   type CallOptions,
+  type Change,
   call,
   expectNoFiles,
   fieldsOf,
@@ -34,7 +37,7 @@ import {
 } from "../support/harness.ts";
 import { fileForm, sendForm } from "../support/raw-form.ts";
 import { create, locationOf, patch } from "../support/tus.ts";
-import { encodeForm, must, World } from "../support/world.ts";
+import { encodeForm, expectSettled, must, World } from "../support/world.ts";
 
 /* Form uploads: the form, its limits, and the storage quota. */
 
@@ -211,6 +214,26 @@ describe("An upload in progress", () => {
       expect((await send(team, team.token, suspend)).status).toBeOneOf([200, 204]);
       expect(await DB.prepare(stored).bind(team.teamId).first("count")).toBe(1);
     });
+  });
+
+  test.each([
+    ["its only part", 100_000, 1],
+    ["the last of its parts", 10 * 1024 * 1024 + 100_000, 3],
+  ])("leaves no object once the recovery job has run, if its Worker dies while R2 holds %s", async (_, size, call) => {
+    const world = new World();
+    const team = await world.newTeam();
+    const bindings = new ProxiedBindings({ binding: "R2", method: "put", call, moment: "after", failure: "death" });
+    const withoutMemory: Change = (deps) => ({
+      ...deps,
+      bytes: createByteStore(bindings.bucket(env.BUCKET), deps.system, new MemoryBudget(0)),
+    });
+    const sent = await encodeForm("a.bin", patternOf(size));
+    expect(await world.upload(team, sent, {}, { bindings, change: withoutMemory })).toBe("dead");
+    const keys = async () => (await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects.map(({ key }) => key);
+    expect(await keys()).toEqual([expect.stringMatching(new RegExp(`\\.${call}$`))]);
+    await world.recoverAll([team.teamId]);
+    expect(await expectSettled(team.teamId, { world })).toEqual([]);
+    expect(await keys()).toEqual([]);
   });
 
   test("sends nothing to the database after its token was rejected", async () => {
