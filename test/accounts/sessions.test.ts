@@ -455,6 +455,37 @@ describe("The limit of ten failed logins a minute", () => {
   });
 });
 
+describe("A login that a backend sends", () => {
+  test("is rejected above the light requests of its team, and not taken for one without a backend", async ({
+    team,
+  }) => {
+    const { call: limited } = startLimited({ LIGHT_LIMIT: 1 });
+    await newUser(team);
+    const asBackend = () => limited("POST", "/auth/v1/login", { json: right(team), token: team.token });
+    expect((await asBackend()).status).toBe(200);
+    // The first one above the limit is authorized before it is rejected. From then on, the isolate knows.
+    for (const knows of [false, true]) {
+      const answer = await asBackend();
+      expect([answer.status, answer.code], `knows: ${knows}`).toEqual([429, "rate_limited"]);
+      expect(answer.headers.get("RateLimit-Policy")).toMatch(/^"light";/);
+    }
+    expect((await logIn(right(team), { call: limited })).status).toBe(200);
+  });
+
+  test("is tried once, also if its rejection is one that an invalid token can have", async ({ team }) => {
+    const [other, accounts] = [await quickTeam(), [] as string[]];
+    await newUser(team);
+    await call("PATCH", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR, json: { status: "suspended" } });
+    const counting = startWorker((deps) => {
+      const takeLogin = (account: string) => deps.limiter.takeLogin(accounts[accounts.push(account) - 1] ?? "");
+      return { ...deps, limiter: { ...deps.limiter, takeLogin } };
+    });
+    const answer = await counting.call("POST", "/auth/v1/login", { json: right(team), token: other.token });
+    expect(answer.code).toBe("team_suspended");
+    expect(accounts).toHaveLength(1);
+  });
+});
+
 const SESSIONS = "/auth/v1/sessions";
 
 const create = (token: string) => call("POST", SESSIONS, { token });
