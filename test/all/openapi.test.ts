@@ -3,8 +3,8 @@ import { createApp } from "../../src/app.ts";
 import { errorOf } from "../../src/errors.ts";
 import { EVENT_TYPE_NAMES } from "../../src/event-types.ts";
 import { compile } from "../support/contract.ts";
-import { call, startWorker } from "../support/harness.ts";
-import { mountedRoutes, PAGES, routeNamed } from "../support/routes.ts";
+import { call, newTeam, rejected, startWorker } from "../support/harness.ts";
+import { mountedRoutes, PAGES, routeNamed, tokenFor } from "../support/routes.ts";
 import checkedIn from "./openapi.json?raw";
 
 /*
@@ -18,7 +18,7 @@ interface Parameter {
   in: string;
   required: boolean;
   deprecated?: true;
-  schema: { pattern?: string };
+  schema: { pattern?: string; maxLength?: number; format?: string };
 }
 interface Body {
   content: Record<string, { schema: object; example?: unknown; examples?: Record<string, { value: unknown }> }>;
@@ -348,6 +348,26 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     expect(Object.hasOwn(responses[200]?.headers ?? {}, "Link")).toBe(names.includes("cursor"));
   });
 });
+
+/** An email of the greatest length has several parts, each with its own limit. */
+const limited = operations
+  .filter(({ method, path }) => method === "GET" && !path.includes("{"))
+  .flatMap(({ route, path, described }) =>
+    described.parameters.flatMap(({ name, schema: { maxLength, format } }) =>
+      maxLength === undefined || format ? [] : [{ route, path, name, maxLength }],
+    ),
+  );
+
+test.each(limited)(
+  "$route accepts $maxLength characters as `$name`, and rejects more",
+  async ({ path, name, maxLength }) => {
+    const team = await newTeam();
+    const ask = (length: number) =>
+      call("GET", `${path}?${name}=${"a".repeat(length)}`, { token: tokenFor({ path }, team) });
+    expect((await ask(maxLength)).status).toBe(200);
+    await rejected(team, 400, "invalid_input", () => ask(maxLength + 1), [name]);
+  },
+);
 
 test("messages name no headers in place of what clients call an option, except in mistakes that no client makes", () => {
   const own = ["unsupported_media_type", "unsupported_version", "offset_mismatch"];
