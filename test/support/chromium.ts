@@ -106,5 +106,5 @@ export async function startChromium(args: string[] = []): Promise<BrowserServer 
       problems.push(`${path}: ${error}`);
     }
   }
-  return problems.join("\n") || "No browser found. Install Chrome, Chromium or Edge, or set BROWSER_PATH.";
+  return ["No browser can be started. Install Chrome, Chromium or Edge, or set BROWSER_PATH.", ...problems].join("\n");
 }

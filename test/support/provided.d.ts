@@ -15,7 +15,7 @@ declare module "vitest" {
     isExhaustive: boolean;
     /** Whether this is a run of the scripts of package.json, and not of files by hand. */
     isSuite: boolean;
-    /** The WebSocket URL of the shared browser, or null if none was found. */
-    browser: string | null;
+    /** The WebSocket URL of the shared browser, or why none can be started. */
+    browser: { endpoint: string } | { problem: string };
   }
 }

@@ -45,11 +45,11 @@ let browser: Promise<Browser> | undefined;
  */
 export const test = base
   .extend("problems", () => new Problems())
-  .extend("openPage", async ({ problems, skip }, { onCleanup }) => {
-    const endpoint = inject("browser");
-    if (!endpoint) skip("There is no browser.");
-    else browser ??= chromium.connect(endpoint);
-    const connected = await (browser as Promise<Browser>);
+  .extend("openPage", async ({ problems }, { onCleanup }) => {
+    const started = inject("browser");
+    if ("problem" in started) throw new Error(started.problem);
+    browser ??= chromium.connect(started.endpoint);
+    const connected = await browser;
     const contexts: Awaited<ReturnType<Browser["newContext"]>>[] = [];
     const clean = async () => {
       await settle(contexts.flatMap((context) => context.pages()));
