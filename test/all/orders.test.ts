@@ -11,12 +11,12 @@ import { type Change, withoutHashing } from "../support/deps.ts";
 import type { Place } from "../support/faults.ts";
 import { newSession, OPERATOR } from "../support/harness.ts";
 import {
+  type ActOutcome,
   chooseBy,
   describeOrder,
   everyOrder,
   type Invoke,
   interleave,
-  type Outcome,
   type Race,
   raceAlone,
   runEveryOrder,
@@ -35,7 +35,7 @@ type Settled<S> = NonNullable<Race<S>["verifySettled"]>;
 type Request = [method: string, path: string, options?: CallOptions];
 
 /** The error code, or the status. */
-const outcomeOf = ({ code, status }: Answer): Outcome => code ?? status;
+const outcomeOf = ({ code, status }: Answer): ActOutcome => code ?? status;
 
 /** Hashes passwords quickly, with salts, because an invitation ends when the hash changes. */
 const withoutPasswords: Change = (deps) => {
@@ -1071,6 +1071,17 @@ describe("The scheduler", () => {
       return { order };
     }, maxSwitches);
     expect([runs, orders.size]).toEqual([expected, expected]);
+  });
+
+  test("runs the orders of the example in support/orders.ts, as they stand there", async () => {
+    const orders: string[] = [];
+    await everyOrder(async (choose) => {
+      const { increment } = countingIn(true);
+      const { order } = await interleave([increment, increment], choose);
+      orders.push(order.map(({ by, name }) => `${by + 1}${name === "R2 get" ? "a" : "b"}`).join(" "));
+      return { order };
+    }, 1);
+    expect(orders).toEqual(["1a 1b 2a 2b", "1a 2a 2b 1b", "2a 1a 1b 2b", "2a 2b 1a 1b"]);
   });
 
   test("reports the order in which a race fails", async () => {

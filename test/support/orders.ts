@@ -85,6 +85,15 @@ export const describeOrder = (order: Turn[]) => order.map(({ by, name }) => `${b
 /**
  * Calls `run` once for each order that at most `maxSwitches` times leaves an invocation whose next call waits. If the
  * invocations are the same, only for those that the first one begins. @returns the number of runs
+ *
+ * For example, each of two invocations makes the calls a and b. With one switch, the orders are, as they run:
+ *
+ *   1a 1b 2a 2b   no switch: the first invocation has ended before the second one goes
+ *   1a 2a 2b 1b   one switch after 1a: the second invocation ends, and so the return to 1b is none
+ *   2a 1a 1b 2b   one switch after 2a
+ *   2a 2b 1a 1b   no switch
+ *
+ * Two switches add 1a 2a 1b 2b, which leaves the first invocation and then the second one, and 2a 1a 2b 1b.
  */
 export async function everyOrder(
   run: (choose: Choose) => Promise<{ order: Turn[] }>,
@@ -138,11 +147,11 @@ export function chooseBy(scheduler: fc.Scheduler): Choose {
 }
 
 /** The result of one act, such as `200` or an error code. */
-export type Outcome = string | number;
+export type ActOutcome = string | number;
 
 export interface Raced<S> extends Place {
   state: S;
-  outcomes: Outcome[];
+  outcomes: ActOutcome[];
   order: Turn[];
   /** The rows of the team's files right after the acts, hidden ones included. */
   rows: Row[];
@@ -152,7 +161,7 @@ export interface Raced<S> extends Place {
 export interface Race<S> {
   /** @returns the state that the acts need */
   prepare(place: Place): Promise<S>;
-  acts: ((state: S, bindings: ProxiedBindings, place: Place) => Promise<Outcome>)[];
+  acts: ((state: S, bindings: ProxiedBindings, place: Place) => Promise<ActOutcome>)[];
   /** Exactly the combinations of outcomes to which orders lead, such as `200 not_found`. */
   outcomes?: string[];
   /** Checks the state right after the acts, besides the invariants of support/world.ts. */
