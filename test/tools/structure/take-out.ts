@@ -4,11 +4,11 @@
  * It deletes the folders of the capability in `src/` and `test/`, and its names in the files that may name all capabilities. What then fails to
  * compile, or still has its identifiers, is what the rest of the service knows of it.
  */
-import { execFileSync, spawnSync } from "node:child_process";
-import { cpSync, existsSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { spawnSync } from "node:child_process";
+import { globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { root, serviceFiles, withoutComments } from "./sources.ts";
+import { copyProject } from "../copy.ts";
+import { serviceFiles, withoutComments } from "./sources.ts";
 
 interface Capability {
   /** The deleted files and folders. */
@@ -136,11 +136,8 @@ if (!capability) {
   console.error(`Name one of ${Object.keys(CAPABILITIES).join(", ")}.`);
   process.exit(2);
 }
-const project = mkdtempSync(join(tmpdir(), "take-out-"));
+const project = copyProject();
 try {
-  const tracked = execFileSync("git", ["ls-files"], { cwd: root, encoding: "utf8" }).trim().split("\n");
-  for (const path of tracked) if (existsSync(join(root, path))) cpSync(join(root, path), join(project, path));
-  symlinkSync(join(root, "node_modules"), join(project, "node_modules"));
   for (const path of capability.paths) rmSync(join(project, path), { recursive: true });
   rmSync(join(project, "test", name), { recursive: true });
   for (const path of LISTS) removeNames(project, path, capability);
