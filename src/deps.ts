@@ -6,6 +6,7 @@ import { createLimiter, type Limiter } from "./access/limiter.ts";
 import type { Audio } from "./audio/inspect.ts";
 import { AppError } from "./errors.ts";
 import type { About } from "./events/event-type.ts";
+import { lazy } from "./lazy.ts";
 import { Bodies } from "./platform/bodies.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
 import {
@@ -197,93 +198,98 @@ const MAX_POLLERS = 5000;
 const MAX_PUT_BYTES = 5 * 1024 ** 3 - 5 * 1024 ** 2;
 
 const WHOLE_NUMBER = "Must be a whole number above 0.";
-const positive = z.coerce.number(WHOLE_NUMBER).int(WHOLE_NUMBER).positive(WHOLE_NUMBER);
 /** D1's Time Travel, which restores a database to an earlier moment, reaches back as far. */
 export const MAX_TRASH_DAYS = 30;
 const TRASH = `Must be a whole number from 0 to ${MAX_TRASH_DAYS}.`;
-const secret = z.string().min(1);
 const binding = <T>(method: keyof T & string) =>
   z.custom<T>((value) => typeof (value as Record<string, unknown> | undefined)?.[method] === "function", "No binding.");
-const settingsSchema = z.object({
-  DB: binding<D1Database>("batch"),
-  BUCKET: binding<R2Bucket>("put"),
-  JOBS: binding<Queue<FileJob>>("send"),
-  BULK_JOBS: binding<Queue<FileJob>>("send"),
-  WAVEFORMS: binding<Queue<WaveformJob>>("send"),
-  WEBHOOKS: binding<DurableObjectNamespace>("getByName"),
-  SEARCH: binding<DurableObjectNamespace>("getByName"),
-  RECOVERY: binding<Queue<RecoveryJob>>("send"),
-  PAGES: binding<Fetcher>("fetch"),
-  LIGHT_LIMIT: binding<RateLimit>("limit"),
-  HEAVY_LIMIT: binding<RateLimit>("limit"),
-  VISITORS_LIMIT: binding<RateLimit>("limit"),
-  UPLOAD_TOKEN_LIMIT: binding<RateLimit>("limit"),
-  TRANSCRIPT_LIMIT: binding<RateLimit>("limit"),
-  CONTRIBUTOR_LIGHT_LIMIT: binding<RateLimit>("limit"),
-  CONTRIBUTOR_HEAVY_LIMIT: binding<RateLimit>("limit"),
-  CLIENT_IP_LIMIT: binding<RateLimit>("limit"),
-  LOGIN_LIMIT: binding<RateLimit>("limit"),
-  HASH_LIMIT: binding<RateLimit>("limit"),
-  MAX_UPLOAD_BYTES: positive,
-  MAX_FILE_BYTES: positive.max(
-    MAX_PUT_BYTES,
-    `Must be at most ${MAX_PUT_BYTES}, the largest object that R2 stores with one put.`,
-  ),
-  UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
-  MAX_DATABASE_BYTES: positive,
-  MAX_TEAM_BYTES: positive,
-  MAX_TEAM_FILES: positive,
-  MAX_TEAM_EVENTS: positive,
-  EVENT_DAYS: positive,
-  TRASH_DAYS: z
-    .string()
-    .regex(/^\d+$/, TRASH)
-    .transform(Number)
-    .refine((days) => days <= MAX_TRASH_DAYS, TRASH),
-  LINK_HOST: z
-    .string()
-    .regex(/^[a-z0-9.-]+(:\d+)?$/, "Must be a host name in lower case, without a scheme or path.")
-    .optional(),
-  DEAD_LETTER_QUEUE: z.string().min(1),
-  WEBHOOK_ALLOW_INSECURE: z.enum(["true", ""], 'Must be "true" or empty.').optional(),
-  EMAIL: binding<SendEmail>("send").optional(),
-  EMAIL_FROM: z.email().optional(),
-  PUBLIC_URL: z
-    .url({
-      protocol: /^https?$/,
-      abort: true,
-      error: "Must be the origin of the service, such as https://files.example.com.",
-    })
-    .refine((url) => new URL(url).href === `${new URL(url).origin}/`, "Must have no path.")
-    .optional(),
-  OPERATOR_TOKEN: z
-    .string()
-    .min(32, "Must have at least 32 characters.")
-    .refine((token) => !isTokenShaped(token), "Must not look like an API key.")
-    .optional(),
-  MASTER_KEY: secret,
-  S3_ENDPOINT: z.url().optional(),
-  S3_BUCKET: z.string().min(1),
-  S3_ACCESS_KEY_ID: secret.optional(),
-  S3_SECRET_ACCESS_KEY: secret.optional(),
+const settingsSchema = lazy(() => {
+  const positive = z.coerce.number(WHOLE_NUMBER).int(WHOLE_NUMBER).positive(WHOLE_NUMBER);
+  const secret = z.string().min(1);
+  return z.object({
+    DB: binding<D1Database>("batch"),
+    BUCKET: binding<R2Bucket>("put"),
+    JOBS: binding<Queue<FileJob>>("send"),
+    BULK_JOBS: binding<Queue<FileJob>>("send"),
+    WAVEFORMS: binding<Queue<WaveformJob>>("send"),
+    WEBHOOKS: binding<DurableObjectNamespace>("getByName"),
+    SEARCH: binding<DurableObjectNamespace>("getByName"),
+    RECOVERY: binding<Queue<RecoveryJob>>("send"),
+    PAGES: binding<Fetcher>("fetch"),
+    LIGHT_LIMIT: binding<RateLimit>("limit"),
+    HEAVY_LIMIT: binding<RateLimit>("limit"),
+    VISITORS_LIMIT: binding<RateLimit>("limit"),
+    UPLOAD_TOKEN_LIMIT: binding<RateLimit>("limit"),
+    TRANSCRIPT_LIMIT: binding<RateLimit>("limit"),
+    CONTRIBUTOR_LIGHT_LIMIT: binding<RateLimit>("limit"),
+    CONTRIBUTOR_HEAVY_LIMIT: binding<RateLimit>("limit"),
+    CLIENT_IP_LIMIT: binding<RateLimit>("limit"),
+    LOGIN_LIMIT: binding<RateLimit>("limit"),
+    HASH_LIMIT: binding<RateLimit>("limit"),
+    MAX_UPLOAD_BYTES: positive,
+    MAX_FILE_BYTES: positive.max(
+      MAX_PUT_BYTES,
+      `Must be at most ${MAX_PUT_BYTES}, the largest object that R2 stores with one put.`,
+    ),
+    UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
+    MAX_DATABASE_BYTES: positive,
+    MAX_TEAM_BYTES: positive,
+    MAX_TEAM_FILES: positive,
+    MAX_TEAM_EVENTS: positive,
+    EVENT_DAYS: positive,
+    TRASH_DAYS: z
+      .string()
+      .regex(/^\d+$/, TRASH)
+      .transform(Number)
+      .refine((days) => days <= MAX_TRASH_DAYS, TRASH),
+    LINK_HOST: z
+      .string()
+      .regex(/^[a-z0-9.-]+(:\d+)?$/, "Must be a host name in lower case, without a scheme or path.")
+      .optional(),
+    DEAD_LETTER_QUEUE: z.string().min(1),
+    WEBHOOK_ALLOW_INSECURE: z.enum(["true", ""], 'Must be "true" or empty.').optional(),
+    EMAIL: binding<SendEmail>("send").optional(),
+    EMAIL_FROM: z.email().optional(),
+    PUBLIC_URL: z
+      .url({
+        protocol: /^https?$/,
+        abort: true,
+        error: "Must be the origin of the service, such as https://files.example.com.",
+      })
+      .refine((url) => new URL(url).href === `${new URL(url).origin}/`, "Must have no path.")
+      .optional(),
+    OPERATOR_TOKEN: z
+      .string()
+      .min(32, "Must have at least 32 characters.")
+      .refine((token) => !isTokenShaped(token), "Must not look like an API key.")
+      .optional(),
+    MASTER_KEY: secret,
+    S3_ENDPOINT: z.url().optional(),
+    S3_BUCKET: z.string().min(1),
+    S3_ACCESS_KEY_ID: secret.optional(),
+    S3_SECRET_ACCESS_KEY: secret.optional(),
+  });
 });
 
 /** Without S3 credentials, links take the place of signed URLs. A part of them is a mistake, as is EMAIL without a sender. */
-const envSchema = settingsSchema.superRefine((env, context) => {
-  for (const name of ["EMAIL_FROM", "PUBLIC_URL"] as const) {
-    if (env.EMAIL && !env[name]) {
-      context.addIssue({ code: "custom", path: [name], message: "Is missing, but EMAIL needs it." });
+const envSchema = lazy(() =>
+  settingsSchema().superRefine((env, context) => {
+    for (const name of ["EMAIL_FROM", "PUBLIC_URL"] as const) {
+      if (env.EMAIL && !env[name]) {
+        context.addIssue({ code: "custom", path: [name], message: "Is missing, but EMAIL needs it." });
+      }
     }
-  }
-  if (!env.S3_ACCESS_KEY_ID && !env.S3_SECRET_ACCESS_KEY) return;
-  for (const name of ["S3_ENDPOINT", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"] as const) {
-    if (!env[name]) context.addIssue({ code: "custom", path: [name], message: "Is missing, but the S3 key needs it." });
-  }
-});
+    if (!env.S3_ACCESS_KEY_ID && !env.S3_SECRET_ACCESS_KEY) return;
+    for (const name of ["S3_ENDPOINT", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"] as const) {
+      if (!env[name])
+        context.addIssue({ code: "custom", path: [name], message: "Is missing, but the S3 key needs it." });
+    }
+  }),
+);
 
 /** Returns a line for each setting that the Worker would reject. Never includes values. */
 export function findSettingProblems(settings: Record<string, unknown>): string[] {
-  const issues = settingsSchema.safeParse(settings).error?.issues ?? [];
+  const issues = settingsSchema().safeParse(settings).error?.issues ?? [];
   return issues
     .filter(({ path }) => String(path[0]) in settings)
     .map(({ path, message }) => `${String(path[0])}: ${message}`);
@@ -296,8 +302,8 @@ export const findDatabaseProblems = (names: string[]): string[] =>
     .map((name) => `${name}: Databases are DB, DB_1, DB_2, … up to DB_999.`);
 
 /** @throws Error that names every missing or wrong binding and setting, without their values */
-function parseEnv(env: Env): z.output<typeof envSchema> {
-  const { success, data, error } = envSchema.safeParse(env);
+function parseEnv(env: Env): z.output<ReturnType<typeof envSchema>> {
+  const { success, data, error } = envSchema().safeParse(env);
   const misnamed = findDatabaseProblems(Object.keys(env));
   if (success && misnamed.length === 0) return data;
   const issues = error?.issues ?? [];

@@ -18,19 +18,20 @@ const describe = publicOperation(
     sample: "const { teamName, email } = await stowage.describeInvitation({ token });",
     description:
       "Returns whom an invitation is for, so that a page can greet them before they choose a password. A token that doesn't work gets the 401 of `POST /auth/v1/invitations/accept`.",
-    body: z.strictObject({ token: text(1, 100) }),
+    body: () => z.strictObject({ token: text(1, 100) }),
     bodyExample: { token: invitationTokenExample },
     success: {
       description: "The invited user, and the team.",
       message: "Invitation found.",
-      schema: z
-        .strictObject({
-          teamName: z.string(),
-          email: z.string(),
-          role,
-          hasPassword: z.boolean().meta({ description: "If true, the password is reset." }),
-        })
-        .meta({ id: "InvitationDescription" }),
+      schema: () =>
+        z
+          .strictObject({
+            teamName: z.string(),
+            email: z.string(),
+            role: role(),
+            hasPassword: z.boolean().meta({ description: "If true, the password is reset." }),
+          })
+          .meta({ id: "InvitationDescription" }),
       example: { teamName: "Radio Lovelace", email: "ada@example.com", role: "viewer" as const, hasPassword: false },
     },
     errors: ["token_invalid", "rate_limited"],
@@ -51,12 +52,13 @@ const accept = publicOperation(
     sample: "const { key } = await stowage.acceptInvitation({ token, password });",
     description:
       "Sets the password of the invited user, ends their sessions, and logs them in, in the shape of `POST /auth/v1/login`. A token works once. One that was used, replaced or has expired gets 401.",
-    body: z.strictObject({
-      token: text(1, 100),
-      password,
-      firstName: name(0).optional(),
-      lastName: name(0).optional(),
-    }),
+    body: () =>
+      z.strictObject({
+        token: text(1, 100),
+        password: password(),
+        firstName: name(0).optional(),
+        lastName: name(0).optional(),
+      }),
     bodyExample: { token: invitationTokenExample, password: "correct horse battery" },
     success: {
       description: "The session.",
@@ -85,7 +87,7 @@ const forgot = publicOperation(
       "A backend sends them with `Authorization` of a secret key of the team with the scope `users:write`: " +
       "then they count per account only. Without email, the response is 501.",
     optionalScope: "users:write",
-    body: z.strictObject({ teamId: text(1, 100), email: text(1, 254) }),
+    body: () => z.strictObject({ teamId: text(1, 100), email: text(1, 254) }),
     bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com" },
     success: {
       description: "The link is sent if there is such a user.",

@@ -5,6 +5,7 @@ import { lacking, type Scope, scopesIn } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
 import { type Recorded, recorded, writeWithEvent } from "../events/events.ts";
+import { grouped } from "../numbers.ts";
 import { type Batch, firstOf, hasRow, insertWhere } from "../platform/db.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid } from "../platform/system.ts";
@@ -216,7 +217,7 @@ export async function insertKey(
   if (stored[0]) return viewKey(stored[0], token);
   const reason = team[0]?.refusal;
   if (reason === "too_many_keys") {
-    const message = `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`;
+    const message = `A team can have at most ${grouped(MAX_TEAM_KEYS)} API keys. Delete one and retry.`;
     throw new AppError(tooManyKeys, { message });
   }
   return null;

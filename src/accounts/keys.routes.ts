@@ -5,6 +5,8 @@ import { fileType } from "../files/files.routes.ts";
 import { listOperation, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, name, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
+import { lazy } from "../lazy.ts";
+import { grouped } from "../numbers.ts";
 import { DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS, rotateKey } from "./key-rotation.ts";
 import { type ApiKey, MAX_TEAM_KEYS, tooManyKeys } from "./key-rows.ts";
 import { EXPIRED_KEY_DAYS } from "./key-upkeep.ts";
@@ -28,28 +30,32 @@ export const keysTag = {
 const MAX_FILE_BYTES_OF_KEY = 5_000_000_000_000;
 
 /** The limits of a public key. An upload token has them, too. */
-export const uploadLimits = z
-  .strictObject({
-    maxFileBytes: z.int().min(1).max(MAX_FILE_BYTES_OF_KEY).optional(),
-    fileTypes: z
-      .array(fileType)
-      .min(1)
-      .max(FILE_TYPES.length)
-      .refine((types) => new Set(types).size === types.length, "Must not contain duplicates.")
-      .optional()
-      .meta({ uniqueItems: true }),
-  })
-  .meta({ id: "KeyLimits" });
+export const uploadLimits = lazy(() =>
+  z
+    .strictObject({
+      maxFileBytes: z.int().min(1).max(MAX_FILE_BYTES_OF_KEY).optional(),
+      fileTypes: z
+        .array(fileType())
+        .min(1)
+        .max(FILE_TYPES.length)
+        .refine((types) => new Set(types).size === types.length, "Must not contain duplicates.")
+        .optional()
+        .meta({ uniqueItems: true }),
+    })
+    .meta({ id: "KeyLimits" }),
+);
 
 /** Named, as `fileType` is. */
-export const scope = z.enum(SCOPE_NAMES).meta({ id: "Scope" });
+export const scope = lazy(() => z.enum(SCOPE_NAMES).meta({ id: "Scope" }));
 
-const scopes = z
-  .array(scope)
-  .min(1)
-  .max(SCOPE_NAMES.length)
-  .refine((all) => new Set(all).size === all.length, "Must not contain duplicates.")
-  .meta({ uniqueItems: true });
+const scopes = lazy(() =>
+  z
+    .array(scope())
+    .min(1)
+    .max(SCOPE_NAMES.length)
+    .refine((all) => new Set(all).size === all.length, "Must not contain duplicates.")
+    .meta({ uniqueItems: true }),
+);
 
 const field = fieldOf<ApiKey>();
 
@@ -59,34 +65,49 @@ export const keyRecord = describeRecord({
     _id: field(id, "0193477be8a01f9c3ad5e7b2", (key) => key.id),
     id: field(id, "0193477be8a01f9c3ad5e7b2", (key) => key.id),
     key: field(
-      z.string().meta({
-        description:
-          "The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted.",
-      }),
+      () =>
+        z.string().meta({
+          description:
+            "The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted.",
+        }),
       "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo003kQx9Z",
       ({ key }) => key,
     ),
-    name: field(z.string(), "Web player", (key) => key.name),
+    name: field(
+      () => z.string(),
+      "Web player",
+      (key) => key.name,
+    ),
     teamId: field(id, "0193477be89f4d2e6b8a0000", (key) => key.teamId),
-    uuid: field(z.uuid(), "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4", (key) => key.uuid),
+    uuid: field(
+      () => z.uuid(),
+      "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4",
+      (key) => key.uuid,
+    ),
     isPublic: field(
-      z.boolean().meta({ description: "A public key can only upload files." }),
+      () => z.boolean().meta({ description: "A public key can only upload files." }),
       false,
       (key) => key.isPublic,
     ),
-    scopes: field(z.array(scope), ["files:upload", "files:read", "files:download"], (key) => key.scopes),
+    scopes: field(
+      () => z.array(scope()),
+      ["files:upload", "files:read", "files:download"],
+      (key) => key.scopes,
+    ),
     limits: field(
-      uploadLimits.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
+      () => uploadLimits().nullable().meta({ description: "The limits of a public key. Null if it has none." }),
       null,
       (key) => key.limits,
     ),
     createdBy: field(
-      creator.nullable().meta({ description: "The key or session that created it. Null if the operator did." }),
+      () => creator().nullable().meta({ description: "The key or session that created it. Null if the operator did." }),
       { keyId: "0193477be8a01f9c3ad5e700", userId: null },
       (key) => key.createdBy,
     ),
-    lastUsedAt: field(timestamp.nullable().meta({ description: "Accurate to an hour." }), null, (key) =>
-      isoOrNull(key.lastUsedAt),
+    lastUsedAt: field(
+      () => timestamp().nullable().meta({ description: "Accurate to an hour." }),
+      null,
+      (key) => isoOrNull(key.lastUsedAt),
     ),
     createdAt: field(timestamp, "2026-11-20T09:30:00.000Z", (key) => iso(key.createdAt)),
     expiresAt: field(timestamp, "2027-11-20T09:30:00.000Z", (key) => iso(key.expiresAt)),
@@ -102,24 +123,25 @@ const create = writeOperation(
     summary: "Create an API key",
     sample: 'const { key } = await stowage.keys.create({ name: "Importer", scopes: ["files:upload", "files:read"] });',
     description:
-      `A secret key creates keys for its own team, which can have ${MAX_TEAM_KEYS.toLocaleString("en")}. ` +
+      `A secret key creates keys for its own team, which can have ${grouped(MAX_TEAM_KEYS)}. ` +
       `Expired keys do not count: they are kept for ${EXPIRED_KEY_DAYS} days, or until the team needs their place. ` +
       "If the operator omits `teamId`, the key gets a new team, which has its name. An unknown `teamId` gets 404.",
-    body: z.strictObject({
-      name: name(1),
-      isPublic: z.boolean().default(false),
-      scopes: scopes.optional().meta({
-        description: "Default: your own. You can only grant scopes that you have. A public key has `files:upload`.",
+    body: () =>
+      z.strictObject({
+        name: name(1),
+        isPublic: z.boolean().default(false),
+        scopes: scopes().optional().meta({
+          description: "Default: your own. You can only grant scopes that you have. A public key has `files:upload`.",
+        }),
+        limits: uploadLimits().optional().meta({
+          description:
+            "For a public key: the size and types of the files that it may upload. If processing finds a type that is not allowed, the file ends `failed` with `type_not_allowed`, and only the team can download or delete it.",
+        }),
+        expiresAt: timestamp()
+          .optional()
+          .meta({ description: `Default ${KEY_LIFETIME_DAYS} days from now, at most ${MAX_KEY_LIFETIME_DAYS}.` }),
+        teamId: id().optional().meta({ description: "Only the operator can send it." }),
       }),
-      limits: uploadLimits.optional().meta({
-        description:
-          "For a public key: the size and types of the files that it may upload. If processing finds a type that is not allowed, the file ends `failed` with `type_not_allowed`, and only the team can download or delete it.",
-      }),
-      expiresAt: timestamp
-        .optional()
-        .meta({ description: `Default ${KEY_LIFETIME_DAYS} days from now, at most ${MAX_KEY_LIFETIME_DAYS}.` }),
-      teamId: id.optional().meta({ description: "Only the operator can send it." }),
-    }),
     bodyExample: { name: "Web player", isPublic: false, scopes: ["files:upload", "files:read", "files:download"] },
     success: { description: "The new key.", message: "API key created.", schema, example },
     errors: [tooManyKeys, "not_found"],
@@ -143,9 +165,10 @@ const list = listOperation(
     summary: "List API keys",
     sample: "for await (const key of stowage.keys.list()) console.log(key.name);",
     description: "Newest first, with masked tokens. Sessions are not listed.",
-    query: pageQuery("keys").extend({
-      teamId: id.optional().meta({ description: "Only the operator can send it, and must." }),
-    }),
+    query: () =>
+      pageQuery("keys").extend({
+        teamId: id().optional().meta({ description: "Only the operator can send it, and must." }),
+      }),
     success: { description: "A page of keys.", noun: "API keys", schema, example },
     errors: ["not_found"],
   },
@@ -180,13 +203,14 @@ const update = writeOperation(
     sample: 'const key = await stowage.keys.update(id, { scopes: ["files:read"] });',
     description:
       "Renames the key, removes scopes, or shortens its lifetime. Applies to the sessions created with it, too. You need every scope of the key.",
-    body: atLeastOneField(
-      z.strictObject({
-        name: name(1),
-        scopes: scopes.meta({ description: "The scopes that the key keeps." }),
-        expiresAt: timestamp.meta({ description: "In the future, and not later than the key expires now." }),
-      }),
-    ),
+    body: () =>
+      atLeastOneField(
+        z.strictObject({
+          name: name(1),
+          scopes: scopes().meta({ description: "The scopes that the key keeps." }),
+          expiresAt: timestamp().meta({ description: "In the future, and not later than the key expires now." }),
+        }),
+      ),
     bodyExample: { name: "Old web player" },
     success: { description: "The updated key.", message: "API key updated.", schema, example },
   },
@@ -227,14 +251,15 @@ const rotate = writeOperation(
       "If you get no response, repeat the request: " +
       "until the new key is used, for an hour, the caller who created it gets the same key again. " +
       "An overlap is at least a minute for a key that rotates itself, or its session.",
-    body: z.strictObject({
-      overlapSeconds: z
-        .int()
-        .min(0)
-        .max(MAX_OVERLAP_SECONDS)
-        .default(DEFAULT_OVERLAP_SECONDS)
-        .meta({ description: "How long the old key still works." }),
-    }),
+    body: () =>
+      z.strictObject({
+        overlapSeconds: z
+          .int()
+          .min(0)
+          .max(MAX_OVERLAP_SECONDS)
+          .default(DEFAULT_OVERLAP_SECONDS)
+          .meta({ description: "How long the old key still works." }),
+      }),
     isBodyOptional: true,
     bodyExample: { overlapSeconds: 3600 },
     success: {

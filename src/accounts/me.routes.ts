@@ -2,6 +2,7 @@ import * as z from "zod";
 import { ROLE_NAMES } from "../access/scopes.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
 import { id, iso, text, timestamp } from "../http/validation.ts";
+import { lazy } from "../lazy.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import { scope } from "./keys.routes.ts";
 import { changeOwnPassword, fetchMe } from "./me.ts";
@@ -12,17 +13,19 @@ export const meTag = {
   description: "The caller: what its token may do, and the password of its user.",
 };
 
-const meSchema = z
-  .strictObject({
-    kind: z.enum(["secret", "public", "session", "operator"]),
-    teamId: id.nullable(),
-    keyId: id.nullable().meta({ description: "The API key or session." }),
-    userId: id.nullable().meta({ description: "The user whose session it is, or whose session created the key." }),
-    role: z.enum(ROLE_NAMES).nullable().meta({ description: "Only for a user's session." }),
-    scopes: z.array(scope).nullable().meta({ description: "Null for the operator." }),
-    expiresAt: timestamp.nullable(),
-  })
-  .meta({ id: "Me" });
+const meSchema = lazy(() =>
+  z
+    .strictObject({
+      kind: z.enum(["secret", "public", "session", "operator"]),
+      teamId: id().nullable(),
+      keyId: id().nullable().meta({ description: "The API key or session." }),
+      userId: id().nullable().meta({ description: "The user whose session it is, or whose session created the key." }),
+      role: z.enum(ROLE_NAMES).nullable().meta({ description: "Only for a user's session." }),
+      scopes: z.array(scope()).nullable().meta({ description: "Null for the operator." }),
+      expiresAt: timestamp().nullable(),
+    })
+    .meta({ id: "Me" }),
+);
 
 const TOKEN_NAMES = {
   secret: "a secret key",
@@ -68,7 +71,7 @@ const changePassword = writeOperation(
     summary: "Change your password",
     sample: "await stowage.changePassword({ currentPassword, newPassword });",
     description: `For the session of a login, at most ${RATE_LIMITS.login} a minute. Ends the user's other sessions. A session that an API key created is not its user's: 403.`,
-    body: z.strictObject({ currentPassword: text(1, 256), newPassword: password }),
+    body: () => z.strictObject({ currentPassword: text(1, 256), newPassword: password() }),
     bodyExample: { currentPassword: "correct horse battery", newPassword: "staple horse battery" },
     success: { description: "The password was changed.", message: "Password changed." },
     errors: ["forbidden", "conflict"],

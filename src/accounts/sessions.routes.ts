@@ -4,6 +4,7 @@ import { clientIpOf, userAgentOf, withBackend } from "../http/authentication.ts"
 import { listOperation, publicOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { id, iso, isoOrNull, pageQuery, pageRequest, text, timestamp } from "../http/validation.ts";
+import { lazy } from "../lazy.ts";
 import { keyRecord } from "./keys.routes.ts";
 import {
   createSession,
@@ -31,27 +32,28 @@ const { schema, example, render } = describeRecord({
   fields: {
     _id: field(id, "0193477c4f1b6a2d8e0c3b57", (session) => session.id),
     userId: field(
-      id.nullable().meta({ description: "The user who logged in." }),
+      () => id().nullable().meta({ description: "The user who logged in." }),
       "0193477bf1c07e5d9a0b4c28",
       (session) => session.userId,
     ),
     createdBy: field(
-      creator.nullable().meta({ description: "The API key that created the session. Null for a login." }),
+      () => creator().nullable().meta({ description: "The API key that created the session. Null for a login." }),
       null,
       ({ createdByKeyId: keyId, userId }) => (keyId === null ? null : { keyId, userId }),
     ),
     createdAt: field(timestamp, "2026-11-20T09:45:00.000Z", (session) => iso(session.createdAt)),
     expiresAt: field(timestamp, "2026-11-20T21:45:00.000Z", (session) => iso(session.expiresAt)),
     lastUsedAt: field(
-      timestamp.nullable().meta({ description: "Accurate to an hour." }),
+      () => timestamp().nullable().meta({ description: "Accurate to an hour." }),
       "2026-11-20T09:45:00.000Z",
       (session) => isoOrNull(session.lastUsedAt),
     ),
     userAgent: field(
-      z
-        .string()
-        .nullable()
-        .meta({ description: "The `User-Agent` of the request that created the session, at most 200 characters." }),
+      () =>
+        z
+          .string()
+          .nullable()
+          .meta({ description: "The `User-Agent` of the request that created the session, at most 200 characters." }),
       "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
       (session) => session.userAgent,
     ),
@@ -66,12 +68,14 @@ export const sessionTokenExample = {
   expiresAt: "2026-11-20T21:30:00.000Z",
 };
 
-const expiresIn = z
-  .int()
-  .min(MIN_SESSION_SECONDS)
-  .max(MAX_SESSION_SECONDS)
-  .default(DEFAULT_SESSION_SECONDS)
-  .meta({ description: "Seconds until the session expires." });
+const expiresIn = lazy(() =>
+  z
+    .int()
+    .min(MIN_SESSION_SECONDS)
+    .max(MAX_SESSION_SECONDS)
+    .default(DEFAULT_SESSION_SECONDS)
+    .meta({ description: "Seconds until the session expires." }),
+);
 
 const login = publicOperation(
   {
@@ -88,7 +92,8 @@ const login = publicOperation(
       "A backend logs its users in with `Authorization` of a secret key of the team with the scope `users:write`: " +
       "then failures count per account only. Any other token changes nothing.",
     optionalScope: "users:write",
-    body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256), expiresIn }),
+    body: () =>
+      z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256), expiresIn: expiresIn() }),
     bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com", password: "correct horse battery" },
     success: {
       description: "The session.",
@@ -119,7 +124,7 @@ const create = writeOperation(
     summary: "Create a session with a secret key",
     sample: "const { key } = await stowage.sessions.create();",
     description: `For tools that keep a token for a day, such as the console. The session has the name and scopes of the key. It expires after \`expiresIn\` seconds or with the key, and is revoked with it. A key can have ${MAX_KEY_SESSIONS} sessions. Its token is shown only in this response.`,
-    body: z.strictObject({ expiresIn }),
+    body: () => z.strictObject({ expiresIn: expiresIn() }),
     isBodyOptional: true,
     bodyExample: { expiresIn: 3600 },
     success: {
@@ -145,7 +150,7 @@ const list = listOperation(
     sample: "for await (const session of stowage.sessions.list()) console.log(session.userId, session.lastUsedAt);",
     description:
       "Newest first, without expired ones. If many have expired in the last day, a page can be short or empty and still have a `Link`.",
-    query: pageQuery("sessions"),
+    query: () => pageQuery("sessions"),
     success: {
       description: "A page of sessions, without their tokens.",
       noun: "Sessions",

@@ -21,6 +21,8 @@ import {
   timestamp,
 } from "../http/validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
+import { lazy } from "../lazy.ts";
+import { grouped } from "../numbers.ts";
 import { exportUser, type UserExport } from "./export.ts";
 import {
   DEFAULT_INVITATION_SECONDS,
@@ -60,43 +62,68 @@ const newUserRecord = describeRecord({
   fields: {
     _id: field(id, "0193477bf1c07e5d9a0b4c28", (user) => user.id),
     teamId: field(id, "0193477be89f4d2e6b8a0c13", (user) => user.teamId),
-    firstName: field(z.string(), "Ada", (user) => user.firstName),
-    lastName: field(z.string(), "Lovelace", (user) => user.lastName),
-    email: field(z.string(), "ada@example.com", (user) => user.email),
+    firstName: field(
+      () => z.string(),
+      "Ada",
+      (user) => user.firstName,
+    ),
+    lastName: field(
+      () => z.string(),
+      "Lovelace",
+      (user) => user.lastName,
+    ),
+    email: field(
+      () => z.string(),
+      "ada@example.com",
+      (user) => user.email,
+    ),
     password: field(
-      z.string().meta({ description: "A hash. The submitted password is never returned." }),
+      () => z.string().meta({ description: "A hash. The submitted password is never returned." }),
       "$scrypt$ln=14,r=8,p=5,keyid=5f0c9a3e$Y2hhbmdlIG1lIHBsZWFzZQ$uYk8q1l0oXo4V7q5b5zM2o3n1rQ0v6T8m0d9c2b1a0A",
       (user) => user.password,
     ),
     hasPassword: field(
-      z.boolean().meta({ description: "Whether the user can log in. False until an invitation is accepted." }),
+      () => z.boolean().meta({ description: "Whether the user can log in. False until an invitation is accepted." }),
       true,
       hasPassword,
     ),
-    role: field(z.enum(ROLE_NAMES), "admin", (user) => user.role),
+    role: field(
+      () => z.enum(ROLE_NAMES),
+      "admin",
+      (user) => user.role,
+    ),
     createdAt: field(timestamp, "2026-11-20T09:31:00.000Z", (user) => iso(user.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:31:00.000Z", (user) => iso(user.updatedAt)),
   },
 });
 const { schema, example, render } = describeRecord({
   id: "User",
-  fields: { ...newUserRecord.fields, __v: field(z.int().nonnegative(), 0, (user) => user.version) },
+  fields: {
+    ...newUserRecord.fields,
+    __v: field(
+      () => z.int().nonnegative(),
+      0,
+      (user) => user.version,
+    ),
+  },
 });
 
 // RFC 5321 without quoted local parts, and with Unicode in them (RFC 6531); the domain is ASCII.
 const LOCAL = String.raw`[^\s@"(),:;<>\[\]\\.\p{C}]+(?:\.[^\s@"(),:;<>\[\]\\.\p{C}]+)*`;
 const LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
-const email = z
-  .string()
-  .trim()
-  .max(254, "Must have at most 254 characters.")
-  .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.")
-  .meta({ format: "email" });
-const password = text(8, 256);
+const email = lazy(() =>
+  z
+    .string()
+    .trim()
+    .max(254, "Must have at most 254 characters.")
+    .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.")
+    .meta({ format: "email" }),
+);
+const password = lazy(() => text(8, 256));
 
 export { email, password };
 
-export const role = z.enum(ROLE_NAMES);
+export const role = lazy(() => z.enum(ROLE_NAMES));
 /** Two names of 100 characters and a space. */
 const MAX_FULL_NAME_LENGTH = 201;
 
@@ -107,16 +134,19 @@ const create = writeOperation(
     tag: usersTag,
     summary: "Create a user",
     sample: 'const user = await stowage.users.create({ email, password, role: "member" });',
-    description: `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Your scopes must cover those of the role.`,
-    body: z.strictObject({
-      firstName: name(0).default(""),
-      lastName: name(0).default(""),
-      email,
-      password: password.optional().meta({
-        description: "Without it, the user cannot log in until an invitation is accepted.",
+    description: `A team can have at most ${grouped(MAX_TEAM_USERS)} users. Your scopes must cover those of the role.`,
+    body: () =>
+      z.strictObject({
+        firstName: name(0).default(""),
+        lastName: name(0).default(""),
+        email: email(),
+        password: password().optional().meta({
+          description: "Without it, the user cannot log in until an invitation is accepted.",
+        }),
+        role: role()
+          .optional()
+          .meta({ description: `Default \`${DEFAULT_ROLE}\`.` }),
       }),
-      role: role.optional().meta({ description: `Default \`${DEFAULT_ROLE}\`.` }),
-    }),
     bodyExample: {
       firstName: "Ada",
       lastName: "Lovelace",
@@ -146,16 +176,17 @@ const list = readOperation(
     tag: usersTag,
     summary: "List users",
     sample: 'for await (const user of stowage.users.list({ name: "Ada" })) console.log(user.email);',
-    description: `Returns one page if any parameter is given, and otherwise all users. A team with more than ${MAX_LISTED_USERS.toLocaleString("en")} users must send \`limit\`: without it, the response is 400. Oldest first, or by name with \`name\`.`,
-    query: pageQuery("users").extend({
-      email: email.optional().meta({ description: "The whole email, in any case." }),
-      name: nameFilter(MAX_FULL_NAME_LENGTH)
-        .optional()
-        .meta({ description: "A prefix of first and last name, joined by a space. Case-sensitive." }),
-    }),
+    description: `Returns one page if any parameter is given, and otherwise all users. A team with more than ${grouped(MAX_LISTED_USERS)} users must send \`limit\`: without it, the response is 400. Oldest first, or by name with \`name\`.`,
+    query: () =>
+      pageQuery("users").extend({
+        email: email().optional().meta({ description: "The whole email, in any case." }),
+        name: nameFilter(MAX_FULL_NAME_LENGTH)
+          .optional()
+          .meta({ description: "A prefix of first and last name, joined by a space. Case-sensitive." }),
+      }),
     success: {
       description: "The users.",
-      schema: z.array(schema),
+      schema: () => z.array(schema()),
       example: [example],
       headers: nextLinkHeader,
     },
@@ -199,29 +230,30 @@ const update = writeOperation(
       "A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and lose the scopes that the role lacks, also if it changes again. " +
       "The webhooks of a user who becomes a `contributor` are disabled. " +
       "Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
-    body: atLeastOneField(
-      z.strictObject({
-        firstname: name(0),
-        lastname: name(0),
-        firstName: name(0),
-        lastName: name(0),
-        email,
-        password,
-        role,
-      }),
-    )
-      .refine((changes) => changes.firstname === undefined || changes.firstName === undefined, {
-        path: ["firstname"],
-        message: "Sent twice: as firstname and as firstName.",
-      })
-      .refine((changes) => changes.lastname === undefined || changes.lastName === undefined, {
-        path: ["lastname"],
-        message: "Sent twice: as lastname and as lastName.",
-      })
-      .meta({
-        minProperties: 1,
-        not: { anyOf: [{ required: ["firstname", "firstName"] }, { required: ["lastname", "lastName"] }] },
-      }),
+    body: () =>
+      atLeastOneField(
+        z.strictObject({
+          firstname: name(0),
+          lastname: name(0),
+          firstName: name(0),
+          lastName: name(0),
+          email: email(),
+          password: password(),
+          role: role(),
+        }),
+      )
+        .refine((changes) => changes.firstname === undefined || changes.firstName === undefined, {
+          path: ["firstname"],
+          message: "Sent twice: as firstname and as firstName.",
+        })
+        .refine((changes) => changes.lastname === undefined || changes.lastName === undefined, {
+          path: ["lastname"],
+          message: "Sent twice: as lastname and as lastName.",
+        })
+        .meta({
+          minProperties: 1,
+          not: { anyOf: [{ required: ["firstname", "firstName"] }, { required: ["lastname", "lastName"] }] },
+        }),
     bodyExample: { lastname: "King" },
     requestHeaders: ifMatch,
     success: {
@@ -259,12 +291,13 @@ const remove = writeOperation(
       "Deletes the folders that the user created as a contributor, but not the files in them. " +
       "Download links that the user created stay until they expire or are revoked. " +
       "Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
-    query: z.object({
-      keepKeys: z
-        .enum(["true", "false"])
-        .optional()
-        .meta({ description: "Keeps the API keys that the user created. Default `false`." }),
-    }),
+    query: () =>
+      z.object({
+        keepKeys: z
+          .enum(["true", "false"])
+          .optional()
+          .meta({ description: "Keeps the API keys that the user created. Default `false`." }),
+      }),
     requestHeaders: ifMatch,
     success: { description: "The user was deleted.", message: "User deleted." },
     errors: [lastAdmin, "version_mismatch"],
@@ -299,34 +332,36 @@ const invite = writeOperation(
       "A rotated key's successor counts as the key. Whoever has the link can log in as the user: hand it over safely. " +
       "A page of your own can take the `token`, and send it to `POST /auth/v1/invitations/accept`. " +
       "Your scopes must cover those of the user's role. With `email`, the service sends the link to the user instead: " +
-      `at most one email in five minutes to a user and a mailbox, ${MAX_TEAM_MAILS} a day for a team, and ${MAX_MAILS.toLocaleString("en")} for the service (429).`,
-    body: z.strictObject({
-      email: z.boolean().default(false).meta({ description: "Sends the link by email instead of returning it." }),
-      expiresIn: z
-        .int()
-        .min(MIN_INVITATION_SECONDS)
-        .max(MAX_INVITATION_SECONDS)
-        .default(DEFAULT_INVITATION_SECONDS)
-        .meta({ description: "Seconds until the invitation expires." }),
-    }),
+      `at most one email in five minutes to a user and a mailbox, ${MAX_TEAM_MAILS} a day for a team, and ${grouped(MAX_MAILS)} for the service (429).`,
+    body: () =>
+      z.strictObject({
+        email: z.boolean().default(false).meta({ description: "Sends the link by email instead of returning it." }),
+        expiresIn: z
+          .int()
+          .min(MIN_INVITATION_SECONDS)
+          .max(MAX_INVITATION_SECONDS)
+          .default(DEFAULT_INVITATION_SECONDS)
+          .meta({ description: "Seconds until the invitation expires." }),
+      }),
     isHeavy: true,
     isBodyOptional: true,
     bodyExample: { email: false, expiresIn: 604_800 },
     success: {
       description: "The invitation. Its token is shown only in this response.",
       message: "User invited.",
-      schema: z.union([
-        z
-          .strictObject({
-            url: z.url().meta({ description: "The page of the console that accepts it." }),
-            token: z.string(),
-            expiresAt: timestamp,
-          })
-          .meta({ id: "Invitation" }),
-        z
-          .strictObject({ sent: z.literal(true).meta({ description: "The link was sent by email." }) })
-          .meta({ id: "SentInvitation" }),
-      ]),
+      schema: () =>
+        z.union([
+          z
+            .strictObject({
+              url: z.url().meta({ description: "The page of the console that accepts it." }),
+              token: z.string(),
+              expiresAt: timestamp(),
+            })
+            .meta({ id: "Invitation" }),
+          z
+            .strictObject({ sent: z.literal(true).meta({ description: "The link was sent by email." }) })
+            .meta({ id: "SentInvitation" }),
+        ]),
       example: {
         url: `https://stowage.example.com/console/invitation#${invitationTokenExample}`,
         token: invitationTokenExample,
@@ -345,21 +380,25 @@ const invite = writeOperation(
   },
 );
 
-const exportSchema = z
-  .strictObject({
-    // The export is for the person, who does not need the hash.
-    user: schema.omit({ password: true }).meta({ id: "ExportedUser" }),
-    sessions: z.array(sessionSchema),
-    keys: z.array(keyRecord.schema).meta({ description: "The API keys that the user created, with masked tokens." }),
-    events: z.array(recordedSchema).meta({
-      description: `Those by the user or about the user, oldest first, among the latest ${EXPORTED_EVENTS.toLocaleString("en")} of the team.`,
-    }),
-    hasOlderEvents: z.boolean().meta({
-      description:
-        "The team has older events. The list of events finds those of the user, by `actor` and by `subject`.",
-    }),
-  })
-  .meta({ id: "UserExport" });
+const exportSchema = lazy(() =>
+  z
+    .strictObject({
+      // The export is for the person, who does not need the hash.
+      user: schema().omit({ password: true }).meta({ id: "ExportedUser" }),
+      sessions: z.array(sessionSchema()),
+      keys: z
+        .array(keyRecord.schema())
+        .meta({ description: "The API keys that the user created, with masked tokens." }),
+      events: z.array(recordedSchema()).meta({
+        description: `Those by the user or about the user, oldest first, among the latest ${grouped(EXPORTED_EVENTS)} of the team.`,
+      }),
+      hasOlderEvents: z.boolean().meta({
+        description:
+          "The team has older events. The list of events finds those of the user, by `actor` and by `subject`.",
+      }),
+    })
+    .meta({ id: "UserExport" }),
+);
 
 const withoutPassword = <T extends { password: string }>({ password: _, ...user }: T) => user;
 

@@ -21,6 +21,7 @@ import {
 import type { AfterLoss, Deps, LossOfAccess } from "../deps.ts";
 import { AppError, errorCode, invalidField } from "../errors.ts";
 import { fieldsOf, recorded, writeWithEvent } from "../events/events.ts";
+import { grouped } from "../numbers.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, type Query, type StoredRow } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
 import { isUniqueViolation } from "../platform/retry.ts";
@@ -127,7 +128,7 @@ export async function createUser(
   } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor, granted });
   if (!team) throw new AppError("token_invalid");
   if (team.refusal === "quota_exceeded") {
-    const message = `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Delete one and retry.`;
+    const message = `A team can have at most ${grouped(MAX_TEAM_USERS)} users. Delete one and retry.`;
     throw new AppError("quota_exceeded", { message });
   }
   if (team.refusal === "email_taken") throw new AppError(emailTaken);
@@ -196,7 +197,7 @@ export async function listUsers(
 export async function listAllUsers(deps: Deps, credential: Credential<"users:read">): Promise<User[]> {
   const { items, next } = await listUsers(deps, credential, {}, { limit: MAX_LISTED_USERS, page: 1 });
   if (next === null) return items;
-  const limit = MAX_LISTED_USERS.toLocaleString("en");
+  const limit = grouped(MAX_LISTED_USERS);
   throw invalidField("limit", `Required: the team has more than ${limit} users. Follow \`Link\` to the next page.`);
 }
 

@@ -9,6 +9,7 @@ import { readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, timestamp } from "../http/validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
+import { lazy } from "../lazy.ts";
 import { cancelUpload } from "../uploads/unfinished.ts";
 import type { BesideObject } from "./beside.ts";
 import { asDeleter, deleteFile } from "./deletion.ts";
@@ -42,7 +43,7 @@ const nullable = <T extends z.ZodType>(schema: T, description: string) => schema
 const FROM_TAGS = "From the tags of the audio, up to 200 characters.";
 
 /** Named, because generators for Java fail at a set of values that have no name. */
-export const fileType = z.enum(FILE_TYPES).meta({ id: "FileType" });
+export const fileType = lazy(() => z.enum(FILE_TYPES).meta({ id: "FileType" }));
 
 const UPLOADED_BY = "The key or session that began the upload, and its user. Never changes.";
 
@@ -53,81 +54,124 @@ export const fileRecord = describeRecord({
   fields: {
     _id: field(id, "0193477c0a5e2b7f4d1c8e90", (file) => file.id),
     teamId: field(id, "0193477be89f4d2e6b8a0c13", (file) => file.teamId),
-    originalName: field(z.string(), "interview.mp3", (file) => file.originalName),
+    originalName: field(
+      () => z.string(),
+      "interview.mp3",
+      (file) => file.originalName,
+    ),
     fileType: field(fileType, "audio file", (file) => file.fileType as FileType),
-    status: field(z.enum(FILE_STATES), "completed", (file) => file.status),
+    status: field(
+      () => z.enum(FILE_STATES),
+      "completed",
+      (file) => file.status,
+    ),
     createdAt: field(timestamp, "2026-11-20T09:33:00.000Z", (file) => iso(file.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:33:01.000Z", (file) => iso(file.updatedAt)),
-    __v: field(z.int().nonnegative(), 3, (file) => file.version),
+    __v: field(
+      () => z.int().nonnegative(),
+      3,
+      (file) => file.version,
+    ),
     filename: field(
-      z.string().meta({ description: "`{id}-{originalName}`." }),
+      () => z.string().meta({ description: "`{id}-{originalName}`." }),
       "0193477c0a5e2b7f4d1c8e90-interview.mp3",
       (file) => file.filename,
     ),
     path: field(
-      z.url().meta({
-        description: "The private URL of the object in the store. It can't be opened: request a signed URL or a link.",
-      }),
+      () =>
+        z.url().meta({
+          description:
+            "The private URL of the object in the store. It can't be opened: request a signed URL or a link.",
+        }),
       "https://account.r2.cloudflarestorage.com/stowage-files/0193477be89f4d2e6b8a0c13/0193477c0a5e2b7f4d1c8e90-interview.mp3",
       (file) => file.path,
     ),
-    size: field(z.int().nonnegative().meta({ description: "Bytes." }), 482_113, (file) => file.sizeBytes),
-    mimeType: field(z.string().meta({ description: "Detected from content." }), "audio/mpeg", (file) => file.mimeType),
+    size: field(
+      () => z.int().nonnegative().meta({ description: "Bytes." }),
+      482_113,
+      (file) => file.sizeBytes,
+    ),
+    mimeType: field(
+      () => z.string().meta({ description: "Detected from content." }),
+      "audio/mpeg",
+      (file) => file.mimeType,
+    ),
     durationSeconds: field(
-      nullable(z.number().nonnegative(), "Null unless the file is audio."),
+      () => nullable(z.number().nonnegative(), "Null unless the file is audio."),
       30.04,
       (file) => file.durationSeconds,
     ),
     name: field(
-      z.string().meta({ description: "The display and download name." }),
+      () => z.string().meta({ description: "The display and download name." }),
       "Interview with Ada.mp3",
       (file) => file.name,
     ),
     folder: field(
-      z.string().meta({ description: "Empty: outside all folders." }),
+      () => z.string().meta({ description: "Empty: outside all folders." }),
       "podcast/2026",
       (file) => file.folder,
     ),
-    reference: field(nullable(z.string(), "Your own ID of the file."), "episode-12", (file) => file.reference),
-    tags: field(z.array(z.string()), ["interview"], (file) => file.tags),
-    deleteAfter: field(nullable(timestamp, "When the service deletes the file. Null: never."), null, (file) =>
-      isoOrNull(file.deleteAfter),
+    reference: field(
+      () => nullable(z.string(), "Your own ID of the file."),
+      "episode-12",
+      (file) => file.reference,
+    ),
+    tags: field(
+      () => z.array(z.string()),
+      ["interview"],
+      (file) => file.tags,
+    ),
+    deleteAfter: field(
+      () => nullable(timestamp(), "When the service deletes the file. Null: never."),
+      null,
+      (file) => isoOrNull(file.deleteAfter),
     ),
     uploadedBy: field(
-      creator.meta({ description: UPLOADED_BY }),
+      () => creator().meta({ description: UPLOADED_BY }),
       { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
       ({ keyId, userId }) => ({ keyId, userId }),
     ),
     hasTranscript: field(
-      z.boolean().meta({ description: "Whether a transcript is set." }),
+      () => z.boolean().meta({ description: "Whether a transcript is set." }),
       false,
       (file) => file.hasTranscript,
     ),
-    title: field(nullable(z.string(), FROM_TAGS), "Interview", (file) => file.title),
+    title: field(
+      () => nullable(z.string(), FROM_TAGS),
+      "Interview",
+      (file) => file.title,
+    ),
     peaks: field(
-      nullable(
-        z.array(z.int().min(0).max(MAX_SHOWN_PEAK)).length(SHOWN_PEAKS),
-        `The waveform as ${SHOWN_PEAKS} bars of 0 to ${MAX_SHOWN_PEAK}. Null as long as there is no waveform.`,
-      ),
+      () =>
+        nullable(
+          z.array(z.int().min(0).max(MAX_SHOWN_PEAK)).length(SHOWN_PEAKS),
+          `The waveform as ${SHOWN_PEAKS} bars of 0 to ${MAX_SHOWN_PEAK}. Null as long as there is no waveform.`,
+        ),
       Array.from({ length: SHOWN_PEAKS }, (_, i) => Math.round(MAX_SHOWN_PEAK * Math.abs(Math.sin(i / 4)))),
       (file) => file.peaks,
     ),
-    artist: field(nullable(z.string(), FROM_TAGS), null, (file) => file.artist),
+    artist: field(
+      () => nullable(z.string(), FROM_TAGS),
+      null,
+      (file) => file.artist,
+    ),
   },
 });
 
-const audioSchema = z
-  .strictObject({
-    container: z.string().nullable(),
-    codec: z.string().nullable(),
-    durationSeconds: nullable(z.number().nonnegative(), "Null if the file does not state it."),
-    sampleRate: nullable(z.number(), "Hertz."),
-    channels: z.number().nullable(),
-    bitrate: nullable(z.number(), "Bits per second."),
-    lossless: z.boolean().nullable(),
-    tags: z.record(z.string(), z.union([z.string(), z.number()])),
-  })
-  .meta({ id: "AudioMetadata" });
+const audioSchema = lazy(() =>
+  z
+    .strictObject({
+      container: z.string().nullable(),
+      codec: z.string().nullable(),
+      durationSeconds: nullable(z.number().nonnegative(), "Null if the file does not state it."),
+      sampleRate: nullable(z.number(), "Hertz."),
+      channels: z.number().nullable(),
+      bitrate: nullable(z.number(), "Bits per second."),
+      lossless: z.boolean().nullable(),
+      tags: z.record(z.string(), z.union([z.string(), z.number()])),
+    })
+    .meta({ id: "AudioMetadata" }),
+);
 const exampleAudio = {
   container: "MPEG",
   codec: "MPEG 1 Layer 3",
@@ -144,17 +188,26 @@ export const transcriptRecord = describeRecord({
   id: "Transcript",
   fields: {
     language: transcriptField(
-      nullable(z.string(), "A BCP 47 tag. Null if it was not given."),
+      () => nullable(z.string(), "A BCP 47 tag. Null if it was not given."),
       "en",
       (one) => one.language,
     ),
-    size: transcriptField(z.int().nonnegative().meta({ description: "Bytes." }), 137, (one) => one.reservedBytes),
-    cues: transcriptField(z.int().nonnegative().meta({ description: "The cues with a text." }), 2, (one) => one.cues),
+    size: transcriptField(
+      () => z.int().nonnegative().meta({ description: "Bytes." }),
+      137,
+      (one) => one.reservedBytes,
+    ),
+    cues: transcriptField(
+      () => z.int().nonnegative().meta({ description: "The cues with a text." }),
+      2,
+      (one) => one.cues,
+    ),
     skippedCues: transcriptField(
-      z
-        .int()
-        .nonnegative()
-        .meta({ description: "Cues that were sent without a text or readable times. They are left out." }),
+      () =>
+        z
+          .int()
+          .nonnegative()
+          .meta({ description: "Cues that were sent without a text or readable times. They are left out." }),
       0,
       (one) => one.skippedCues,
     ),
@@ -162,9 +215,9 @@ export const transcriptRecord = describeRecord({
   },
 });
 
-export const holdSchema = z
-  .strictObject({ reason: z.string(), createdAt: timestamp, createdBy: creator })
-  .meta({ id: "Hold" });
+export const holdSchema = lazy(() =>
+  z.strictObject({ reason: z.string(), createdAt: timestamp(), createdBy: creator() }).meta({ id: "Hold" }),
+);
 export const renderHold = (hold: Hold) => ({ ...hold, createdAt: iso(hold.createdAt) });
 
 const metadataField = fieldOf<FileMetadata>();
@@ -174,61 +227,69 @@ const metadataRecord = describeRecord({
   fields: {
     ...fileRecord.fields,
     uploadedBy: metadataField(
-      creator
-        .extend({
-          name: nullable(
-            z.string(),
-            "The name of the user, or of a key without a user, as in events. Null if it has none, or is deleted.",
-          ),
-        })
-        .meta({ description: UPLOADED_BY }),
+      () =>
+        creator()
+          .extend({
+            name: nullable(
+              z.string(),
+              "The name of the user, or of a key without a user, as in events. Null if it has none, or is deleted.",
+            ),
+          })
+          .meta({ description: UPLOADED_BY }),
       { keyId: "0193477be8a01f9c3ad5e7b2", userId: null, name: "Backend" },
       ({ keyId, userId, uploaderName: name }) => ({ keyId, userId, name }),
     ),
     uploadTokenId: metadataField(
-      nullable(
-        id,
-        "The upload token that began the upload, or its `owner`: the `_id` of its creation. Null for any other caller.",
-      ),
+      () =>
+        nullable(
+          id(),
+          "The upload token that began the upload, or its `owner`: the `_id` of its creation. Null for any other caller.",
+        ),
       null,
       (file) => file.uploadTokenId,
     ),
     sha256: metadataField(
-      nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null for a resumable upload until its bytes were read back."),
+      () => nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null for a resumable upload until its bytes were read back."),
       "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
       (file) => file.sha256,
     ),
-    processedAt: metadataField(timestamp.nullable(), "2026-11-20T09:33:01.000Z", (file) => isoOrNull(file.processedAt)),
+    processedAt: metadataField(
+      () => timestamp().nullable(),
+      "2026-11-20T09:33:01.000Z",
+      (file) => isoOrNull(file.processedAt),
+    ),
     failure: metadataField(
-      z
-        .strictObject({ code: z.enum(FAILURE_CODES), message: z.string() })
-        .meta({ id: "ProcessingFailure" })
-        .nullable(),
+      () =>
+        z
+          .strictObject({ code: z.enum(FAILURE_CODES), message: z.string() })
+          .meta({ id: "ProcessingFailure" })
+          .nullable(),
       null,
       (file) => file.failure,
     ),
     audio: metadataField(
-      nullable(audioSchema, "Null until processed, and for files that are not audio."),
+      () => nullable(audioSchema(), "Null until processed, and for files that are not audio."),
       exampleAudio,
       (file) => file.audio,
     ),
     hasWaveform: metadataField(
-      z.boolean().meta({ description: "Whether there is a waveform: measured by the service, or set by a client." }),
+      () =>
+        z.boolean().meta({ description: "Whether there is a waveform: measured by the service, or set by a client." }),
       false,
       (file) => file.hasWaveform,
     ),
     transcript: metadataField(
-      nullable(transcriptRecord.schema, "Null until a transcript is set."),
+      () => nullable(transcriptRecord.schema(), "Null until a transcript is set."),
       null,
       (file) => file.transcript && transcriptRecord.render(file.transcript),
     ),
     metadata: metadataField(
-      z.record(z.string(), z.unknown()).meta({ description: "Your own fields." }),
+      () => z.record(z.string(), z.unknown()).meta({ description: "Your own fields." }),
       { season: 2 },
       (file) => file.metadata,
     ),
     hold: metadataField(
-      nullable(holdSchema, "Why the file can't be deleted. Null if it can."),
+      () => nullable(holdSchema(), "Why the file can't be deleted. Null if it can."),
       null,
       (file) => file.hold && renderHold(file.hold),
     ),
@@ -237,23 +298,25 @@ const metadataRecord = describeRecord({
 
 /** A file in a list. */
 export const listedFileRecord = {
-  schema: z
-    .strictObject({
-      ...metadataRecord.schema.partial().shape,
-      ...fileRecord.schema.shape,
-      uploadedBy: metadataRecord.schema.shape.uploadedBy.partial({ name: true }).meta({ description: UPLOADED_BY }),
-    })
-    .meta({
-      id: "ListedFile",
-      description: "The fields that a `StoredFile` lacks are there only with `include=metadata`.",
-    }),
+  schema: lazy(() =>
+    z
+      .strictObject({
+        ...metadataRecord.schema().partial().shape,
+        ...fileRecord.schema().shape,
+        uploadedBy: metadataRecord.schema().shape.uploadedBy.partial({ name: true }).meta({ description: UPLOADED_BY }),
+      })
+      .meta({
+        id: "ListedFile",
+        description: "The fields that a `StoredFile` lacks are there only with `include=metadata`.",
+      }),
+  ),
   example: fileRecord.example,
   render: (file: ListedFile) => ("audio" in file ? metadataRecord.render(file) : fileRecord.render(file)),
 };
 
 /* One file */
 
-const done = z.strictObject({ status: z.literal(true), message: z.string() });
+const done = lazy(() => z.strictObject({ status: z.literal(true), message: z.string() }));
 
 const metadata = readOperation(
   "files:read",
@@ -289,7 +352,8 @@ const status = readOperation(
     success: {
       description: "The status.",
       message: "File found.",
-      schema: metadataRecord.schema.pick({ _id: true, status: true, failure: true }).meta({ id: "ProcessingStatus" }),
+      schema: () =>
+        metadataRecord.schema().pick({ _id: true, status: true, failure: true }).meta({ id: "ProcessingStatus" }),
       example: { _id: fileRecord.example._id, status: "completed", failure: null },
     },
   },
@@ -306,14 +370,15 @@ const remove = writeOperation(
     description:
       "Works in any status. The file's links and signed URLs stop working. If the service has a trash, the file moves there, and is erased later; otherwise its bytes are deleted, which also needs `files:erase`. With the id of an unfinished upload, cancels that upload. An upload token with `canDelete` may do so until a day after its expiry, without a query, while nobody else has changed, linked, held or transcribed the file; then it gets 403.",
     graceMilliseconds: TOKEN_GRACE_MILLISECONDS,
-    query: z.object({
-      permanent: z.enum(["true", "false"]).optional().meta({
-        description: "`true` erases the file at once, also one that is in the trash. Needs `files:erase`.",
+    query: () =>
+      z.object({
+        permanent: z.enum(["true", "false"]).optional().meta({
+          description: "`true` erases the file at once, also one that is in the trash. Needs `files:erase`.",
+        }),
+        unfinished: z.literal("true").optional().meta({
+          description: "Only cancels an upload. If the upload is complete, the response is 403 and the file stays.",
+        }),
       }),
-      unfinished: z.literal("true").optional().meta({
-        description: "Only cancels an upload. If the upload is complete, the response is 403 and the file stays.",
-      }),
-    }),
     success: {
       description: "The file was deleted.",
       schema: done,
@@ -368,7 +433,7 @@ const update = writeOperation(
     sample: 'const file = await stowage.files.update(id, { folder: "podcast/2026", tags: ["interview"] });',
     description:
       "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are. `deleteAfter` also needs `files:delete`, and, unless it is null, `files:erase` if there is no trash.",
-    body: atLeastOneField(properties),
+    body: () => atLeastOneField(properties()),
     bodyExample: propertiesExample,
     requestHeaders: ifMatch,
     success: {

@@ -16,7 +16,7 @@ const hold = writeOperation(
       "its `deleteAfter` can't be changed. Everything else can, such as its name and folder. " +
       "A file in the trash can be held, too: it stays there. Holding it again replaces the reason. " +
       "A contributor can't hold files.",
-    body: z.strictObject({ reason: text(1, MAX_REASON_LENGTH) }),
+    body: () => z.strictObject({ reason: text(1, MAX_REASON_LENGTH) }),
     bodyExample: { reason: "Legal case 2026-17" },
     success: {
       description: "The hold.",

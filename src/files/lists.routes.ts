@@ -13,6 +13,7 @@ import {
   pageRequest,
   rejectableLimit,
 } from "../http/validation.ts";
+import { grouped } from "../numbers.ts";
 import { filesTag, listedFileRecord } from "./files.routes.ts";
 import { FILE_STATES } from "./files.ts";
 import { examinesFiles, FILE_ORDERS, listFiles, MAX_SEARCHED_WORDS, SEARCHED_NAMES } from "./lists.ts";
@@ -41,54 +42,55 @@ const list = listOperation(
       "With several filters, a page may be short or empty and still have a `Link`, and the request is heavy. " +
       "For a contributor, one filter other than `folder` and `name` is enough. " +
       "So is a search, which may also return such a page; " +
-      `it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
-    query: pageQuery("files").extend({
-      limit: rejectableLimit,
-      status: z.enum(FILE_STATES).optional(),
-      fileType: z.enum(FILE_TYPES).optional(),
-      name: nameFilter(MAX_NAME_FILTER)
-        .optional()
-        .meta({ description: "A prefix of the name, in any case and without accents." }),
-      createdAfter: instant.optional(),
-      createdBefore: instant.optional(),
-      folder: folder.optional().meta({ description: "Files in this folder. Empty: files outside all folders." }),
-      under: folder.optional().meta({ description: "Files in this folder and the folders below it." }),
-      tag: tag.optional(),
-      reference: reference.optional(),
-      uploadedBy: id.optional().meta({
-        description: "The ID of a user, for the files that the user uploaded.",
+      `it examines up to ${grouped(SEARCHED_NAMES)} files per request.`,
+    query: () =>
+      pageQuery("files").extend({
+        limit: rejectableLimit(),
+        status: z.enum(FILE_STATES).optional(),
+        fileType: z.enum(FILE_TYPES).optional(),
+        name: nameFilter(MAX_NAME_FILTER)
+          .optional()
+          .meta({ description: "A prefix of the name, in any case and without accents." }),
+        createdAfter: instant().optional(),
+        createdBefore: instant().optional(),
+        folder: folder().optional().meta({ description: "Files in this folder. Empty: files outside all folders." }),
+        under: folder().optional().meta({ description: "Files in this folder and the folders below it." }),
+        tag: tag().optional(),
+        reference: reference().optional(),
+        uploadedBy: id().optional().meta({
+          description: "The ID of a user, for the files that the user uploaded.",
+        }),
+        hasTranscript: z
+          .enum(["true", "false"])
+          .transform((value) => value === "true")
+          .optional()
+          .meta({ description: "Files with a transcript, or without one. `false` only together with another filter." }),
+        search: nameFilter(MAX_NAME_FILTER)
+          .refine((text) => {
+            const count = foldedWords(text).length;
+            return count >= 1 && count <= MAX_SEARCHED_WORDS;
+          }, `Must have 1 to ${MAX_SEARCHED_WORDS} words.`)
+          .optional()
+          .meta({
+            description:
+              `Up to ${MAX_SEARCHED_WORDS} words, in any order and case, and without accents: \`cafe\` finds \`Café\`. ` +
+              "Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. " +
+              "Searches the first 200 bytes of each, and whole folders.",
+          }),
+        sort: z
+          .enum(FILE_ORDERS)
+          .optional()
+          .meta({
+            description: "`-`: descending.",
+            "x-enum-varnames": FILE_ORDERS.map((order) => ORDER_NAMES[order]),
+          }),
+        include: z
+          .literal("metadata")
+          .optional()
+          .meta({
+            description: `Each file has all of its metadata. With a \`limit\` above ${DEFAULT_LIMIT}, the request is heavy, and above ${MAX_LIMIT} it is invalid.`,
+          }),
       }),
-      hasTranscript: z
-        .enum(["true", "false"])
-        .transform((value) => value === "true")
-        .optional()
-        .meta({ description: "Files with a transcript, or without one. `false` only together with another filter." }),
-      search: nameFilter(MAX_NAME_FILTER)
-        .refine((text) => {
-          const count = foldedWords(text).length;
-          return count >= 1 && count <= MAX_SEARCHED_WORDS;
-        }, `Must have 1 to ${MAX_SEARCHED_WORDS} words.`)
-        .optional()
-        .meta({
-          description:
-            `Up to ${MAX_SEARCHED_WORDS} words, in any order and case, and without accents: \`cafe\` finds \`Café\`. ` +
-            "Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. " +
-            "Searches the first 200 bytes of each, and whole folders.",
-        }),
-      sort: z
-        .enum(FILE_ORDERS)
-        .optional()
-        .meta({
-          description: "`-`: descending.",
-          "x-enum-varnames": FILE_ORDERS.map((order) => ORDER_NAMES[order]),
-        }),
-      include: z
-        .literal("metadata")
-        .optional()
-        .meta({
-          description: `Each file has all of its metadata. With a \`limit\` above ${DEFAULT_LIMIT}, the request is heavy, and above ${MAX_LIMIT} it is invalid.`,
-        }),
-    }),
     isHeavy: (query, isContributor) =>
       query.search !== undefined ||
       (query.include !== undefined && (query.limit ?? 0) > DEFAULT_LIMIT) ||

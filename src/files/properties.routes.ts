@@ -4,6 +4,7 @@ import type { Deps } from "../deps.ts";
 import { invalidField } from "../errors.ts";
 import { MAX_PROPERTIES_BYTES } from "../http/multipart.ts";
 import { instant, validate } from "../http/validation.ts";
+import { lazy } from "../lazy.ts";
 import { cleanName, isSafeText, MAX_FOLDER_BYTES } from "./names.ts";
 import {
   type FileProperties,
@@ -37,54 +38,64 @@ const FOLDER = (() => {
 })();
 
 /** Text on one line, in NFC: the same text in two encodings is one folder or tag. */
-const line = z
-  .string()
-  .refine(isSafeText, { message: "Must not contain control or text-direction characters.", abort: true })
-  .transform((text) => text.normalize("NFC"));
+const line = lazy(() =>
+  z
+    .string()
+    .refine(isSafeText, { message: "Must not contain control or text-direction characters.", abort: true })
+    .transform((text) => text.normalize("NFC")),
+);
 
 const lineOf = (maxLength: number) =>
-  line
+  line()
     .refine((text) => text !== "" && [...text].length <= maxLength, `Must have 1 to ${maxLength} characters.`)
     .meta({ minLength: 1, maxLength, pattern: LINE });
 
-const fileName = line
-  .refine(
-    (text) => cleanName(text) === text,
-    "Must be a file name of 1 to 200 bytes, without slashes and surrounding white space.",
-  )
-  .meta({
-    minLength: 1,
-    maxLength: 200,
-    pattern: FILE_NAME,
-    description: "The display and download name, at most 200 bytes. Default: `originalName`.",
-  });
+const fileName = lazy(() =>
+  line()
+    .refine(
+      (text) => cleanName(text) === text,
+      "Must be a file name of 1 to 200 bytes, without slashes and surrounding white space.",
+    )
+    .meta({
+      minLength: 1,
+      maxLength: 200,
+      pattern: FILE_NAME,
+      description: "The display and download name, at most 200 bytes. Default: `originalName`.",
+    }),
+);
 
 const isFolder = (path: string) =>
   path === "" ||
   (Buffer.byteLength(path) <= MAX_FOLDER_BYTES && path.split("/").every((name) => !/^\.{0,2}$/.test(name)));
 
-export const folder = line
-  .refine(
-    isFolder,
-    `Must be a path such as \`a/b\`: at most ${MAX_FOLDER_BYTES} bytes, without empty, \`.\` and \`..\` names.`,
-  )
-  .meta({
-    maxLength: MAX_FOLDER_BYTES,
-    pattern: FOLDER,
-    description: "A path such as `a/b`. Empty: outside all folders.",
-  });
+export const folder = lazy(() =>
+  line()
+    .refine(
+      isFolder,
+      `Must be a path such as \`a/b\`: at most ${MAX_FOLDER_BYTES} bytes, without empty, \`.\` and \`..\` names.`,
+    )
+    .meta({
+      maxLength: MAX_FOLDER_BYTES,
+      pattern: FOLDER,
+      description: "A path such as `a/b`. Empty: outside all folders.",
+    }),
+);
 
-export const tag = lineOf(MAX_TAG_LENGTH);
+export const tag = lazy(() => lineOf(MAX_TAG_LENGTH));
 const unique = (tags: string[]) => [...new Set(tags)];
 const areShort = (tags: string[]) => Buffer.byteLength(JSON.stringify(tags)) <= MAX_TAGS_BYTES;
-export const tags = z
-  .array(tag)
-  .max(MAX_TAGS, `Must have at most ${MAX_TAGS} tags.`)
-  .refine(areShort, `Must have at most ${MAX_TAGS_BYTES} bytes as JSON.`)
-  .transform(unique);
-export const someTags = z.array(tag).min(1, "Must have at least one tag.").max(MAX_TAGS).transform(unique);
+export const tags = lazy(() =>
+  z
+    .array(tag())
+    .max(MAX_TAGS, `Must have at most ${MAX_TAGS} tags.`)
+    .refine(areShort, `Must have at most ${MAX_TAGS_BYTES} bytes as JSON.`)
+    .transform(unique),
+);
+export const someTags = lazy(() =>
+  z.array(tag()).min(1, "Must have at least one tag.").max(MAX_TAGS).transform(unique),
+);
 
-export const reference = lineOf(MAX_REFERENCE_LENGTH);
+export const reference = lazy(() => lineOf(MAX_REFERENCE_LENGTH));
 
 /**
  * Whether the value can be stored: SQLite truncates text at NUL, unpaired surrogates have no UTF-8 encoding, and a number
@@ -109,40 +120,44 @@ const namesIn = (value: unknown): number =>
 
 const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
 
-const metadata = z
-  .unknown()
-  .refine(isObject, { message: "Must be an object.", abort: true })
-  .refine((value) => isStorable(value, MAX_METADATA_DEPTH, MAX_METADATA_DEPTH), {
-    message: `Must nest objects and arrays at most ${MAX_METADATA_DEPTH} deep, without NUL, unpaired surrogates, and numbers above 1.8e308.`,
-    abort: true,
-  })
-  .refine(
-    (value) => Buffer.byteLength(JSON.stringify(value)) <= MAX_METADATA_PATCH_BYTES,
-    `Must have at most ${MAX_METADATA_PATCH_BYTES} bytes as JSON.`,
-  )
-  .refine(
-    (value) => namesIn(value) <= MAX_METADATA_PATCH_NAMES,
-    `Must have at most ${MAX_METADATA_PATCH_NAMES} fields, counting nested ones.`,
-  )
-  .transform((value) => value as object)
-  .meta({
-    type: "object",
-    description: `Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most ${MAX_METADATA_BYTES / 1024} KiB as JSON after merging. One request can send ${MAX_METADATA_PATCH_BYTES / 1024} KiB and ${MAX_METADATA_PATCH_NAMES} fields.`,
-  });
-
-export const properties = z
-  .strictObject({
-    name: fileName,
-    folder,
-    reference: reference.nullable().meta({ description: "Your own ID of the file. Null removes it." }),
-    tags,
-    metadata,
-    deleteAfter: instant.nullable().meta({
-      description:
-        "When the service deletes the file, within minutes. Null: never. Must be in the future. The team's retention may delete it earlier.",
+const metadata = lazy(() =>
+  z
+    .unknown()
+    .refine(isObject, { message: "Must be an object.", abort: true })
+    .refine((value) => isStorable(value, MAX_METADATA_DEPTH, MAX_METADATA_DEPTH), {
+      message: `Must nest objects and arrays at most ${MAX_METADATA_DEPTH} deep, without NUL, unpaired surrogates, and numbers above 1.8e308.`,
+      abort: true,
+    })
+    .refine(
+      (value) => Buffer.byteLength(JSON.stringify(value)) <= MAX_METADATA_PATCH_BYTES,
+      `Must have at most ${MAX_METADATA_PATCH_BYTES} bytes as JSON.`,
+    )
+    .refine(
+      (value) => namesIn(value) <= MAX_METADATA_PATCH_NAMES,
+      `Must have at most ${MAX_METADATA_PATCH_NAMES} fields, counting nested ones.`,
+    )
+    .transform((value) => value as object)
+    .meta({
+      type: "object",
+      description: `Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most ${MAX_METADATA_BYTES / 1024} KiB as JSON after merging. One request can send ${MAX_METADATA_PATCH_BYTES / 1024} KiB and ${MAX_METADATA_PATCH_NAMES} fields.`,
     }),
-  })
-  .partial();
+);
+
+export const properties = lazy(() =>
+  z
+    .strictObject({
+      name: fileName(),
+      folder: folder(),
+      reference: reference().nullable().meta({ description: "Your own ID of the file. Null removes it." }),
+      tags: tags(),
+      metadata: metadata(),
+      deleteAfter: instant().nullable().meta({
+        description:
+          "When the service deletes the file, within minutes. Null: never. Must be in the future. The team's retention may delete it earlier.",
+      }),
+    })
+    .partial(),
+);
 
 export const propertiesExample = {
   name: "Interview with Ada.mp3",
@@ -184,7 +199,7 @@ export function parseProperties(
   } catch {
     throw problem("Must be a JSON object.");
   }
-  const parsed = validate(properties, value, ["properties"]);
+  const parsed = validate(properties(), value, ["properties"]);
   checkDeleteAfter(deps, parsed, "properties.deleteAfter");
   return parsed;
 }

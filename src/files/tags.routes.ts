@@ -14,17 +14,18 @@ const list = listOperation(
     sample: 'for await (const { tag } of stowage.files.tags({ prefix: "inter" })) console.log(tag);',
     description:
       "The tags of files, in the order of names. A contributor gets those of the own files. A tag exists as long as a file outside the trash has it.",
-    query: z.object({
-      limit: pageLimit.meta({ description: `Page size. Default and maximum ${MAX_LIMIT}.` }),
-      cursor: cursorOf("tags"),
-      prefix: nameFilter(MAX_TAG_LENGTH)
-        .optional()
-        .meta({ description: "A prefix of the tag, in any case and without accents." }),
-    }),
+    query: () =>
+      z.object({
+        limit: pageLimit().meta({ description: `Page size. Default and maximum ${MAX_LIMIT}.` }),
+        cursor: cursorOf("tags"),
+        prefix: nameFilter(MAX_TAG_LENGTH)
+          .optional()
+          .meta({ description: "A prefix of the tag, in any case and without accents." }),
+      }),
     success: {
       description: "A page of tags.",
       noun: "Tags",
-      schema: z.strictObject({ tag: z.string() }).meta({ id: "Tag" }),
+      schema: () => z.strictObject({ tag: z.string() }).meta({ id: "Tag" }),
       example: { tag: "interview" },
     },
   },

@@ -10,6 +10,7 @@ import { AppError, errorCode } from "../errors.ts";
 import { files } from "../files/files.schema.ts";
 import { filesInFolders } from "../files/in-folders.ts";
 import { folderKey, SEPARATOR } from "../files/names.ts";
+import { grouped } from "../numbers.ts";
 import { hasRow, insertWhere, write } from "../platform/db.ts";
 import { decodeCursor, encodeCursor, listName, NO_ID, type Page, type PageRequest } from "../platform/paging.ts";
 import { folders, isOfContributor } from "./folders.schema.ts";
@@ -95,7 +96,7 @@ export async function createFolder(deps: Deps, actor: TeamActor, folder: string)
   if (found) return;
   if (ownerId === null) throw new AppError(tooManyFolders);
   throw new AppError(tooManyFolders, {
-    message: `A contributor can create at most ${MAX_CONTRIBUTOR_FOLDERS.toLocaleString("en")} folders, and a team ${MAX_FOLDERS.toLocaleString("en")}. Delete one and retry.`,
+    message: `A contributor can create at most ${grouped(MAX_CONTRIBUTOR_FOLDERS)} folders, and a team ${grouped(MAX_FOLDERS)}. Delete one and retry.`,
   });
 }
 

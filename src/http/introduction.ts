@@ -8,6 +8,7 @@ import {
   scopeOf,
 } from "../access/authorization.ts";
 import { PUBLIC_SCOPES, ROLE_NAMES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../access/scopes.ts";
+import { grouped } from "../numbers.ts";
 import { MAX_NUMBERED_ROWS } from "../platform/paging.ts";
 import { MAX_DAILY_ACCOUNT_EVENTS, MAX_DAILY_USER_EVENTS, RATE_LIMITS, type RateLimitName } from "../rate-limits.ts";
 import { DEFAULT_LIMIT, JSON_BODY_BYTES, MAX_LIMIT } from "./validation.ts";
@@ -19,11 +20,12 @@ export function inHours(milliseconds: number): string {
   return hours === 1 ? "1 hour" : `${hours} hours`;
 }
 
-const perMinute = (limit: RateLimitName) => RATE_LIMITS[limit].toLocaleString("en");
+const perMinute = (limit: RateLimitName) => grouped(RATE_LIMITS[limit]);
 
 export const TITLE = "Stowage";
 
-const DESCRIPTION = `
+const description = () =>
+  `
 Accounts, API keys and audio uploads. Every record belongs to a team, which the bearer token determines. Every response
 includes X-Request-Id. All errors share the \`Error\` schema.
 
@@ -78,7 +80,7 @@ also has \`errors\`, one for each field. Include \`requestId\` when you contact 
 Lists are split into pages of \`limit\` items (default ${DEFAULT_LIMIT}, maximum ${MAX_LIMIT}). The \`Link\` header with
 \`rel="next"\` has the URL of the next page; the last page has none. A \`cursor\` is valid only with the filters of the
 list that returned it. A page number costs a read for every row before the page, so \`page\` × \`limit\` can be at most
-${MAX_NUMBERED_ROWS.toLocaleString("en")}; follow \`Link\` to go further. Combined filters examine about 450 rows per
+${grouped(MAX_NUMBERED_ROWS)}; follow \`Link\` to go further. Combined filters examine about 450 rows per
 request, so a page can be short or empty and still have a \`Link\`. Without parameters, \`listUsers\` returns all users of a small team.
 
 ## Retries and versions
@@ -92,13 +94,13 @@ each upload token ${perMinute("upload-token")} of these, and as many heavy ones 
 are light, for their client IP. Failed logins, checks of the own password and forgotten passwords: ${RATE_LIMITS.login} a minute for an account, and ${RATE_LIMITS.login} for a client IP. Passwords that are set or
 checked: ${RATE_LIMITS.password} for a team. Requests without a valid token, and logins: ${RATE_LIMITS["client-ip"]} for a client IP. Unfinished resumable uploads: 20 of an upload token or public
 key, 2,000 of all of a team, 25 of a contributor, and 3,000 of a team.
-Logins and changes of accounts: ${MAX_DAILY_ACCOUNT_EVENTS.toLocaleString("en")} a day for a team, and ${MAX_DAILY_USER_EVENTS.toLocaleString("en")} for a user, of which half are only for logins; what ends something is always possible.
+Logins and changes of accounts: ${grouped(MAX_DAILY_ACCOUNT_EVENTS)} a day for a team, and ${grouped(MAX_DAILY_USER_EVENTS)} for a user, of which half are only for logins; what ends something is always possible.
 Above a limit of a minute, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
 \`RateLimit-Policy\` states the limit that a response counted for, and \`RateLimit\` the one that was reached.
 `
-  .trim()
-  // Puts each paragraph on one line.
-  .replaceAll(/(?<=\S)\n(?=\S)/g, " ");
+    .trim()
+    // Puts each paragraph on one line.
+    .replaceAll(/(?<=\S)\n(?=\S)/g, " ");
 
 interface Accessed {
   access: Access | null;
@@ -139,7 +141,7 @@ function scopeTable(operations: readonly Named[]): string {
 const isForOperator = (access: Access | null) => access !== null && admitsOperator(access);
 
 export const describeService = (operations: readonly Named[]): string =>
-  DESCRIPTION.replace("SCOPE_TABLE", scopeTable(operations)).replace("HEAVY_OPERATIONS", heavySentence(operations));
+  description().replace("SCOPE_TABLE", scopeTable(operations)).replace("HEAVY_OPERATIONS", heavySentence(operations));
 
 const TOKENS: Record<Actor["kind"], { name: string; description: string }> = {
   secret: { name: "secretKey", description: "An API key, `stow_sk_…`, with the scopes that it was created with." },

@@ -186,7 +186,7 @@ function requestOf(operation: Operation, components: Json): Json {
     return { requestBody: { required: !operation.isBodyOptional, content } };
   }
   if (!operation.body) return {};
-  const schema = schemaOf(operation.body, "input", components);
+  const schema = schemaOf(operation.body(), "input", components);
   return {
     requestBody: {
       required: !operation.isBodyOptional,
@@ -210,7 +210,7 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
     const { description, pattern } = IN_PATH[name] ?? {};
     return { name, in: "path", required: true, description, schema: { type: "string", ...(pattern && { pattern }) } };
   });
-  const query = operation.query ? schemaOf(operation.query, "input", components) : {};
+  const query = operation.query ? schemaOf(operation.query(), "input", components) : {};
   const inQuery = Object.entries((query.properties ?? {}) as Record<string, Json>).map(([name, schema]) => ({
     name,
     in: "query",
@@ -268,7 +268,7 @@ interface Message {
   summary: string;
   description: string;
   headers: Record<string, string>;
-  schema: z.ZodType;
+  schema: () => z.ZodType;
   example: unknown;
   responses: Record<string, string>;
 }
@@ -285,7 +285,7 @@ function describeMessages(messages: Messages, components: Json): Json {
   const described = Object.entries(messages).map(([name, message]) => {
     const { operationId, tag, summary, description, headers, schema, example, responses } = message;
     // Named schemas become components only inside of another.
-    const { properties } = schemaOf(z.strictObject({ message: schema }), "output", components);
+    const { properties } = schemaOf(z.strictObject({ message: schema() }), "output", components);
     const post = {
       operationId,
       tags: [tag.name],

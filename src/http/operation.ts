@@ -12,6 +12,7 @@ import { inDatabaseOf } from "../access/databases.ts";
 import type { Scope } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, type ErrorKind } from "../errors.ts";
+import { lazy } from "../lazy.ts";
 import type { Page } from "../platform/paging.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withCredential } from "./authentication.ts";
@@ -49,8 +50,8 @@ interface Success<S extends z.ZodType> {
   description: string;
   /** With a message, the body is `{message, data}`, or `{message}` without a schema, and `handle` returns the data. */
   message?: string | ((data: z.input<S>) => string);
-  /** The schema of the data, or of the whole body if there is no message. */
-  schema?: S;
+  /** The schema of the data, or of the whole body if there is no message. Only the document needs it. */
+  schema?: () => S;
   example?: z.input<S>;
   /** The body is not JSON, but this. `example` may be one of its text. */
   mediaType?: string;
@@ -75,9 +76,10 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   /** How the typed client does it, in JavaScript. */
   sample?: string;
   description?: string;
-  query?: Q;
+  /** Built by the first request, like `body`. */
+  query?: () => NonNullable<Q>;
   /** A JSON body. */
-  body?: B;
+  body?: () => NonNullable<B>;
   /** The body can be absent, and so can all of its fields. */
   isBodyOptional?: true;
   /** The limit of a JSON body; by default `JSON_BODY_BYTES`. */
@@ -125,6 +127,12 @@ export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> 
   answer(c: Context<AppEnv>): Promise<Response>;
 }
 
+/** The contract, whose schemas are built by the first request that is validated, and kept. */
+function withLazySchemas<C extends { query?: () => unknown; body?: () => unknown }>(contract: C): C {
+  const { query, body } = contract;
+  return { ...contract, ...(query && { query: lazy(query) }), ...(body && { body: lazy(body) }) };
+}
+
 type Answer<S extends z.ZodType> = Promise<z.input<S> | Response>;
 
 async function respond<S extends z.ZodType>(
@@ -141,8 +149,9 @@ const bodyOf = <S extends z.ZodType>(message: Success<S>["message"], data: z.inp
 
 /** The schema of the body and an example of it, for OpenAPI. */
 export function describeBody({ message, schema, example }: Success<z.ZodType>) {
-  const body = z.strictObject({ message: z.string(), ...(schema && { data: schema }) });
-  return { schema: message === undefined ? schema : body, example: bodyOf(message, example) };
+  const data = schema?.();
+  const body = z.strictObject({ message: z.string(), ...(data && { data }) });
+  return { schema: message === undefined ? data : body, example: bodyOf(message, example) };
 }
 
 function requestOf<Q, B>(
@@ -173,7 +182,7 @@ function weigherOf<Q extends QuerySchema>(
   if (typeof isHeavy !== "function") return () => isHeavy;
   if (query === undefined) return () => false;
   try {
-    const given = readQuery(c, query as Q);
+    const given = readQuery(c, query());
     return (isContributor) => isHeavy(given, isContributor) || isDeepPage(given ?? {});
   } catch {
     return () => false;
@@ -187,9 +196,10 @@ function weigherOf<Q extends QuerySchema>(
  */
 export function readOperation<A extends Access, S extends z.ZodType, Q extends QuerySchema = undefined>(
   access: A,
-  contract: Contract<Q, undefined, S>,
+  described: Contract<Q, undefined, S>,
   handle: (request: Request<Q, undefined> & { credential: Credential<A> }) => Answer<S>,
 ): Operation {
+  const contract = withLazySchemas(described);
   const operation = {
     ...contract,
     access,
@@ -198,7 +208,7 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
       return withCredential(c, { ...contract, access, weigh }, async (credential) => {
         try {
           if (weigh(false)) await authorizeCounted(c, credential);
-          const query = readQuery(c, contract.query as Q);
+          const query = readQuery(c, contract.query?.() as Q);
           const answer = handle({ ...requestOf<Q, undefined>(c, query, undefined, credential), credential });
           return await respond(c, contract.success, answer);
         } catch (error) {
@@ -218,7 +228,7 @@ interface PageContract<S extends z.ZodType> {
   /** For the message, such as `API keys: 20.` */
   noun: string;
   /** The schema of an item. */
-  schema: S;
+  schema: () => S;
   example: z.input<S>;
 }
 
@@ -244,7 +254,7 @@ export function listOperation<A extends Access, S extends z.ZodType, Q extends Q
   const page = {
     description,
     message: countOf<S>(noun),
-    schema: z.array(schema),
+    schema: () => z.array(schema()),
     example: [example],
     headers: nextLinkHeader,
   };
@@ -280,15 +290,16 @@ export function writeOperation<
   S extends z.ZodType,
   Q extends QuerySchema = undefined,
   B extends BodySchema = undefined,
->(access: A, contract: Contract<Q, B, S>, handle: (request: Request<Q, B> & Caller<A>) => Answer<S>): Operation {
+>(access: A, described: Contract<Q, B, S>, handle: (request: Request<Q, B> & Caller<A>) => Answer<S>): Operation {
+  const contract = withLazySchemas(described);
   const operation = {
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
       withCredential(c, { ...contract, access, weigh: weigherOf(c, contract) }, async (credential) => {
         const actor = await authorizeCounted(c, credential);
-        const query = readQuery(c, contract.query as Q);
-        const body = await readBody(c, contract.body as B, contract);
+        const query = readQuery(c, contract.query?.() as Q);
+        const body = await readBody(c, contract.body?.() as B, contract);
         const request = requestOf<Q, B>(c, query, body, credential);
         return respond(c, contract.success, handle({ ...request, actor, credential }));
       }),
@@ -298,9 +309,10 @@ export function writeOperation<
 
 /** An operation without a token. */
 export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
-  contract: Contract<undefined, B, S> & { body: B },
+  described: Contract<undefined, B, S> & { body: () => B },
   handle: (request: Request<undefined, B>) => Answer<S>,
 ): Operation {
+  const contract = withLazySchemas(described);
   const operation = {
     ...contract,
     access: null,

@@ -2,6 +2,8 @@ import { zValidator } from "@hono/zod-validator";
 import type { Context, MiddlewareHandler } from "hono";
 import * as z from "zod";
 import { AppError, type FieldError } from "../errors.ts";
+import { lazy } from "../lazy.ts";
+import { grouped } from "../numbers.ts";
 import { BODY_BYTES } from "../platform/bodies.ts";
 import { cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../platform/paging.ts";
 import { withTimeout } from "../timeout.ts";
@@ -104,16 +106,17 @@ export async function readBody<S extends BodySchema>(
  * The middleware of a route that needs no token: nothing stands before the validation of its query and body, so Hono's own
  * validator does it. Hono reads bodies without a limit, so it gets one that was read here.
  */
-export const publicValidators = (body: z.ZodType): MiddlewareHandler<AppEnv>[] => [
+export const publicValidators = (body: () => z.ZodType): MiddlewareHandler<AppEnv>[] => [
   async (c, next) => {
     readQuery(c, undefined);
     const { method, headers } = c.req.raw;
     c.req.raw = new Request(c.req.url, { method, headers, body: await readText(c, JSON_BODY_BYTES) });
     await next();
   },
-  zValidator("json", body, (result) => {
-    if (!result.success) throw invalidInput(result.error.issues.flatMap(fieldErrors));
-  }) as MiddlewareHandler<AppEnv>,
+  (c, next) =>
+    zValidator("json", body(), (result) => {
+      if (!result.success) throw invalidInput(result.error.issues.flatMap(fieldErrors));
+    })(c as never, next),
 ];
 
 /** @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `malformed_json` if the body is not UTF-8, `unavailable` if the isolate receives too many bodies */
@@ -251,25 +254,31 @@ const FIRST_INSTANT = Date.parse("0000-01-01T00:00:00Z");
 const LAST_INSTANT = Date.parse("9999-12-31T23:59:59.999Z");
 
 /** An ISO 8601 date-time. Its offset must not lead beyond the years of four digits, which ISO 8601 does not cover. */
-export const timestamp = z.iso
-  .datetime({ offset: true, abort: true, error: "Must be an ISO 8601 date-time with an offset or Z." })
-  .refine(
-    (text) => Date.parse(text) >= FIRST_INSTANT && Date.parse(text) <= LAST_INSTANT,
-    "Must be in the years 0000 to 9999 of UTC.",
-  );
+export const timestamp = lazy(() =>
+  z.iso
+    .datetime({ offset: true, abort: true, error: "Must be an ISO 8601 date-time with an offset or Z." })
+    .refine(
+      (text) => Date.parse(text) >= FIRST_INSTANT && Date.parse(text) <= LAST_INSTANT,
+      "Must be in the years 0000 to 9999 of UTC.",
+    ),
+);
 
 /** The same in milliseconds since the epoch. A fraction of a millisecond counts as half of one. */
-export const instant = timestamp.transform((text) => Date.parse(text) + (/\.\d{3}\d*[1-9]/.test(text) ? 0.5 : 0));
+export const instant = lazy(() =>
+  timestamp().transform((text) => Date.parse(text) + (/\.\d{3}\d*[1-9]/.test(text) ? 0.5 : 0)),
+);
 
 /** Renders milliseconds since the epoch as an ISO 8601 date-time. */
 export const iso = (milliseconds: number): string => new Date(milliseconds).toISOString();
 export const isoOrNull = (milliseconds: number | null): string | null =>
   milliseconds === null ? null : iso(milliseconds);
 
-export const id = z
-  .string()
-  .regex(/^[0-9a-f]{24}$/, "Must be 24 lower-case hex characters.")
-  .meta({ example: "0193477be8a01f9c3ad5e7b2" });
+export const id = lazy(() =>
+  z
+    .string()
+    .regex(/^[0-9a-f]{24}$/, "Must be 24 lower-case hex characters.")
+    .meta({ example: "0193477be8a01f9c3ad5e7b2" }),
+);
 
 const positiveInteger = ({ clampTo, ...meta }: { description: string; clampTo: number; maximum?: number }) =>
   z
@@ -289,9 +298,9 @@ const limitUpTo = (clampTo: number) =>
     description: `Page size. Values above ${MAX_LIMIT} count as ${MAX_LIMIT}. Default ${DEFAULT_LIMIT}.`,
     clampTo,
   });
-export const pageLimit = limitUpTo(MAX_LIMIT);
+export const pageLimit = lazy(() => limitUpTo(MAX_LIMIT));
 /** The limit of a list that may reject larger pages: each of them is `MAX_LIMIT + 1`. */
-export const rejectableLimit = limitUpTo(MAX_LIMIT + 1);
+export const rejectableLimit = lazy(() => limitUpTo(MAX_LIMIT + 1));
 
 /** @param list the list's name in cursors */
 export const cursorOf = (list: string) =>
@@ -303,9 +312,9 @@ export const cursorOf = (list: string) =>
 /** The query parameters of a list. */
 export const pageQuery = (list: string) =>
   z.object({
-    limit: pageLimit,
+    limit: pageLimit(),
     page: positiveInteger({
-      description: `Page number, counted from the cursor if there is one. Default 1. \`page\` × \`limit\` can be at most ${MAX_NUMBERED_ROWS.toLocaleString("en")}. Beyond row ${MAX_LIMIT}, the request is heavy; follow \`Link\` instead.`,
+      description: `Page number, counted from the cursor if there is one. Default 1. \`page\` × \`limit\` can be at most ${grouped(MAX_NUMBERED_ROWS)}. Beyond row ${MAX_LIMIT}, the request is heavy; follow \`Link\` instead.`,
       maximum: MAX_NUMBERED_ROWS,
       clampTo: MAX_NUMBERED_ROWS + 1,
     }),

@@ -8,6 +8,8 @@ import { countOpening, limitFailures } from "../http/authentication.ts";
 import { countOf, type Operation, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { id, iso, isoOrNull, name, readQuery, timestamp } from "../http/validation.ts";
+import { lazy } from "../lazy.ts";
+import { grouped } from "../numbers.ts";
 import {
   createLink,
   DISPOSITIONS,
@@ -37,7 +39,7 @@ export const linksTag = {
 
 /** Four months, far above the longest recording that an upload can be. */
 const MAX_SECONDS = 10_000_000;
-const seconds = z.number().nonnegative().max(MAX_SECONDS);
+const seconds = lazy(() => z.number().nonnegative().max(MAX_SECONDS));
 
 const field = fieldOf<Link>();
 
@@ -47,23 +49,29 @@ const linkRecord = describeRecord({
     _id: field(id, "0193477d0a5e2b7f4d1c8e91", (link) => link.id),
     fileId: field(id, "0193477c0a5e2b7f4d1c8e90", (link) => link.fileId),
     name: field(
-      z.string().nullable().meta({ description: "What its page and lists call it. Null: the file's own name." }),
+      () => z.string().nullable().meta({ description: "What its page and lists call it. Null: the file's own name." }),
       "For the press",
       (link) => link.name,
     ),
     startSeconds: field(
-      seconds.nullable().meta({ description: "Where its page starts to play. Null: at the start." }),
+      () => seconds().nullable().meta({ description: "Where its page starts to play. Null: at the start." }),
       50,
       (link) => link.startSeconds,
     ),
     endSeconds: field(
-      seconds.nullable().meta({ description: "Where its page stops. Null: at the end." }),
+      () => seconds().nullable().meta({ description: "Where its page stops. Null: at the end." }),
       83.5,
       (link) => link.endSeconds,
     ),
-    disposition: field(z.enum(DISPOSITIONS), "inline", (link) => link.disposition),
-    expiresAt: field(timestamp.nullable().meta({ description: "Null: never." }), "2026-12-20T09:33:00.000Z", (link) =>
-      isoOrNull(link.expiresAt),
+    disposition: field(
+      () => z.enum(DISPOSITIONS),
+      "inline",
+      (link) => link.disposition,
+    ),
+    expiresAt: field(
+      () => timestamp().nullable().meta({ description: "Null: never." }),
+      "2026-12-20T09:33:00.000Z",
+      (link) => isoOrNull(link.expiresAt),
     ),
     createdAt: field(timestamp, "2026-11-20T09:33:00.000Z", (link) => iso(link.createdAt)),
     createdBy: field(creator, { keyId: "0193477be8a01f9c3ad5e7b2", userId: null }, (link) => link.createdBy),
@@ -75,17 +83,17 @@ const newLinkRecord = describeRecord({
   fields: {
     ...linkRecord.fields,
     url: fieldOf<{ url: string }>()(
-      z.url(),
+      () => z.url(),
       `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/interview.mp3`,
       (link) => link.url,
     ),
     pageUrl: fieldOf<{ pageUrl: string }>()(
-      z.url().meta({ description: "A page with a player, for people." }),
+      () => z.url().meta({ description: "A page with a player, for people." }),
       "https://stowage.example.com/share/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567",
       (link) => link.pageUrl,
     ),
     embedUrl: fieldOf<{ embedUrl: string }>()(
-      z.url().meta({ description: "Only the player, for an `iframe` of any site." }),
+      () => z.url().meta({ description: "Only the player, for an `iframe` of any site." }),
       "https://stowage.example.com/embed/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567",
       (link) => link.embedUrl,
     ),
@@ -98,81 +106,95 @@ const sharedFileRecord = describeRecord({
   id: "SharedFile",
   fields: {
     name: sharedField(
-      z.string().meta({ description: "The name of the link, or that of the file." }),
+      () => z.string().meta({ description: "The name of the link, or that of the file." }),
       "For the press",
       (file) => file.name,
     ),
     startSeconds: sharedField(
-      seconds.nullable().meta({ description: "Where the page starts to play. Null: at the start." }),
+      () => seconds().nullable().meta({ description: "Where the page starts to play. Null: at the start." }),
       50,
       (file) => file.startSeconds,
     ),
     endSeconds: sharedField(
-      seconds.nullable().meta({ description: "Where the page stops. Null: at the end." }),
+      () => seconds().nullable().meta({ description: "Where the page stops. Null: at the end." }),
       83.5,
       (file) => file.endSeconds,
     ),
-    size: sharedField(z.int(), 48_213_004, (file) => file.sizeBytes),
-    mimeType: sharedField(z.string(), "audio/mpeg", (file) => file.mimeType),
+    size: sharedField(
+      () => z.int(),
+      48_213_004,
+      (file) => file.sizeBytes,
+    ),
+    mimeType: sharedField(
+      () => z.string(),
+      "audio/mpeg",
+      (file) => file.mimeType,
+    ),
     durationSeconds: sharedField(
-      z.number().nullable().meta({ description: "Null unless the file is audio." }),
+      () => z.number().nullable().meta({ description: "Null unless the file is audio." }),
       1805.2,
       (file) => file.durationSeconds,
     ),
     title: sharedField(
-      z.string().nullable().meta({ description: "Of the audio tags." }),
+      () => z.string().nullable().meta({ description: "Of the audio tags." }),
       "Night shift at the lock",
       (file) => file.title,
     ),
     artist: sharedField(
-      z.string().nullable().meta({ description: "Of the audio tags." }),
+      () => z.string().nullable().meta({ description: "Of the audio tags." }),
       "Radio Lovelace",
       (file) => file.artist,
     ),
     teamName: sharedField(
-      z.string().meta({ description: "The team that shares it." }),
+      () => z.string().meta({ description: "The team that shares it." }),
       "Radio Lovelace",
       (file) => file.teamName,
     ),
     expiresAt: sharedField(
-      timestamp.nullable().meta({ description: "When the link expires. Null: never." }),
+      () => timestamp().nullable().meta({ description: "When the link expires. Null: never." }),
       "2026-12-20T09:33:00.000Z",
       (file) => isoOrNull(file.expiresAt),
     ),
     waveform: sharedField(
-      z.array(z.array(z.number())).nullable().meta({ description: "Peaks per channel from -1 to 1, if they are set." }),
+      () =>
+        z
+          .array(z.array(z.number()))
+          .nullable()
+          .meta({ description: "Peaks per channel from -1 to 1, if they are set." }),
       [[0.12, -0.4, 0.31]],
       (file) => file.waveform,
     ),
     transcriptUrl: sharedField(
-      z.url().nullable().meta({ description: "The transcript as WebVTT. Null if there is none." }),
+      () => z.url().nullable().meta({ description: "The transcript as WebVTT. Null if there is none." }),
       `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/transcript/interview.vtt`,
       (file) => file.transcriptUrl,
     ),
     url: sharedField(
-      z.url().meta({ description: "The bytes." }),
+      () => z.url().meta({ description: "The bytes." }),
       `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/interview.mp3`,
       (file) => file.url,
     ),
   },
 });
 
-const newLinkSchema = z.strictObject({
-  expiresAt: timestamp.nullable().optional().meta({ description: "Default null: the link never expires." }),
-  disposition: z.enum(DISPOSITIONS).optional().meta({
-    description: "Default `attachment`. `inline` lets a browser play the file, if it is audio of a harmless type.",
+const newLinkSchema = lazy(() =>
+  z.strictObject({
+    expiresAt: timestamp().nullable().optional().meta({ description: "Default null: the link never expires." }),
+    disposition: z.enum(DISPOSITIONS).optional().meta({
+      description: "Default `attachment`. `inline` lets a browser play the file, if it is audio of a harmless type.",
+    }),
+    name: name(1).optional().meta({
+      description:
+        "The name of the link on its page and in lists, such as who it is for: one line of at most 100 characters. A download has it, too, with the extension of the file. Default: the file's name.",
+    }),
+    startSeconds: seconds().optional().meta({
+      description: "Where the link's page starts to play. A `#t=` in its URL takes precedence.",
+    }),
+    endSeconds: seconds().optional().meta({
+      description: "Where it stops, after the start. Anyone with the link can still play and download the rest.",
+    }),
   }),
-  name: name(1).optional().meta({
-    description:
-      "The name of the link on its page and in lists, such as who it is for: one line of at most 100 characters. A download has it, too, with the extension of the file. Default: the file's name.",
-  }),
-  startSeconds: seconds.optional().meta({
-    description: "Where the link's page starts to play. A `#t=` in its URL takes precedence.",
-  }),
-  endSeconds: seconds.optional().meta({
-    description: "Where it stops, after the start. Anyone with the link can still play and download the rest.",
-  }),
-});
+);
 
 function onLinkHost(c: Context<AppEnv>, path: string): string {
   const url = new URL(path, c.req.url);
@@ -191,7 +213,7 @@ const create = writeOperation(
     tag: linksTag,
     summary: "Create a link",
     sample: "const { url } = await stowage.links.create(fileId, { expiresAt });",
-    description: `Anyone with the URL can download the file until the link expires or is revoked. A file has at most ${MAX_LINKS} links, and a team ${MAX_TEAM_LINKS.toLocaleString("en")}.`,
+    description: `Anyone with the URL can download the file until the link expires or is revoked. A file has at most ${MAX_LINKS} links, and a team ${grouped(MAX_TEAM_LINKS)}.`,
     body: newLinkSchema,
     isBodyOptional: true,
     bodyExample: { disposition: "inline", name: "For the press", startSeconds: 50, endSeconds: 83.5 },
@@ -225,7 +247,7 @@ const list = readOperation(
     success: {
       description: "The links.",
       message: countOf("Links"),
-      schema: z.array(linkRecord.schema),
+      schema: () => z.array(linkRecord.schema()),
       example: [linkRecord.example],
     },
   },

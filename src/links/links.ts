@@ -13,6 +13,7 @@ import { currentObject } from "../files/beside.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { cleanName, type FileKey, isFile, objectKey } from "../files/names.ts";
 import { isTrashed, removed, teamOfRemoved } from "../files/removed.schema.ts";
+import { grouped } from "../numbers.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
 import { deleteFirst, firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
 import {
@@ -155,7 +156,7 @@ export async function createLink(
   } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor });
   if (!file) throw new AppError("not_found");
   if (file.refusal !== null) {
-    const teamLimit = MAX_TEAM_LINKS.toLocaleString("en");
+    const teamLimit = grouped(MAX_TEAM_LINKS);
     const message = `A file can have at most ${MAX_LINKS} links, and a team ${teamLimit}. Revoke one and retry.`;
     throw new AppError(tooManyLinks, { message });
   }

@@ -15,24 +15,25 @@ const sign = readOperation(
     summary: "Get a signed download URL",
     sample: "const signedUrl = await stowage.files.createSignedUrl(id, { expiresIn: 600 });",
     description: "Anyone with the URL can GET the file, with or without Range. Works in any status.",
-    query: z.object({
-      expiresIn: z
-        .string()
-        .regex(/^\d{1,9}$/, `Must be 1 to ${MAX_SIGNED_SECONDS} seconds.`)
-        .transform(Number)
-        .refine((value) => value >= 1 && value <= MAX_SIGNED_SECONDS, `Must be 1 to ${MAX_SIGNED_SECONDS} seconds.`)
-        .optional()
-        .meta({
-          type: "integer",
-          minimum: 1,
-          maximum: MAX_SIGNED_SECONDS,
-          default: SIGNED_SECONDS,
-          description: "Seconds until the URL expires.",
-        }),
-    }),
+    query: () =>
+      z.object({
+        expiresIn: z
+          .string()
+          .regex(/^\d{1,9}$/, `Must be 1 to ${MAX_SIGNED_SECONDS} seconds.`)
+          .transform(Number)
+          .refine((value) => value >= 1 && value <= MAX_SIGNED_SECONDS, `Must be 1 to ${MAX_SIGNED_SECONDS} seconds.`)
+          .optional()
+          .meta({
+            type: "integer",
+            minimum: 1,
+            maximum: MAX_SIGNED_SECONDS,
+            default: SIGNED_SECONDS,
+            description: "Seconds until the URL expires.",
+          }),
+      }),
     success: {
       description: "The signed URL.",
-      schema: z.strictObject({ status: z.literal(true), message: z.string(), signedUrl: z.url() }),
+      schema: () => z.strictObject({ status: z.literal(true), message: z.string(), signedUrl: z.url() }),
       example: {
         status: true,
         message: "Signed URL created. It expires in 3600 seconds.",

@@ -26,7 +26,7 @@ export function createJobs<J>(queue: Queue<J>): Jobs<J> {
 
 /** The messages that a consumer accepts. */
 export interface Messages<J> {
-  schema: z.ZodType<J>;
+  schema: () => z.ZodType<J>;
   /** The record that a message names, for the log. */
   subjectOf(job: J): LogFields;
 }
@@ -56,7 +56,7 @@ export async function receiveJobs<J>(
   await Promise.all(
     batch.messages.map(async (message) => {
       const startedAt = Date.now();
-      const { success, data } = schema.safeParse(message.body);
+      const { success, data } = schema().safeParse(message.body);
       if (!success) {
         log("error", "message_rejected", { outcome: "acked" });
         message.ack();

@@ -1,6 +1,7 @@
 import { asc, desc, gt, lt, type Placeholder, type SQL, type Subquery, sql } from "drizzle-orm";
 import { type SQLiteColumn, type SQLiteSelect, unionAll } from "drizzle-orm/sqlite-core";
 import { invalidField } from "../errors.ts";
+import { grouped } from "../numbers.ts";
 import type { Builder, Db } from "./db.ts";
 import { fingerprint } from "./secrets.ts";
 
@@ -70,7 +71,7 @@ export function pageByName(
 /** @throws `invalid_input` for a page that is too deep */
 export function checkPage({ limit, page }: PageRequest): void {
   if (page * limit <= MAX_NUMBERED_ROWS) return;
-  const rows = MAX_NUMBERED_ROWS.toLocaleString("en");
+  const rows = grouped(MAX_NUMBERED_ROWS);
   throw invalidPage(`\`page\` × \`limit\` can be at most ${rows}. Follow the Link header to go further.`);
 }
 

@@ -1,3 +1,4 @@
+import { lazy } from "../lazy.ts";
 import { marksOf, type Term } from "../words.ts";
 import type { Match, MatchTurn } from "./indexes.ts";
 import type { PartText } from "./parts.ts";
@@ -23,7 +24,7 @@ const MAX_MATCH_LENGTH = 400;
 const MAX_JOINED_LENGTH = 20_000;
 const ELLIPSIS = "…";
 
-const sentences = new Intl.Segmenter("en", { granularity: "sentence" });
+const sentences = lazy(() => new Intl.Segmenter("en", { granularity: "sentence" }));
 
 /** What one speaker says in several cues, as a range of the joined text. */
 interface Run {
@@ -91,7 +92,9 @@ class JoinedText {
   /** The sentence that has the character at an offset. */
   sentenceAt(offset: number): Run {
     const run = this.runs.find(({ to }) => offset < to) ?? { speaker: null, from: 0, to: this.text.length };
-    const found = sentences.segment(this.text.slice(run.from, run.to)).containing(Math.max(0, offset - run.from));
+    const found = sentences()
+      .segment(this.text.slice(run.from, run.to))
+      .containing(Math.max(0, offset - run.from));
     const from = run.from + (found?.index ?? 0);
     return { ...run, from, to: from + (found?.segment.trimEnd().length ?? 0) };
   }

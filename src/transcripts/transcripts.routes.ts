@@ -5,6 +5,7 @@ import { filesTag, transcriptRecord } from "../files/files.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { withBody } from "../http/body-reader.ts";
 import { OCTET_STREAM, readOperation, writeOperation } from "../http/operation.ts";
+import { lazy } from "../lazy.ts";
 import { FORMATS, type Format, type ReadTranscript, readTranscript } from "./reading.ts";
 import { deleteTranscript, fetchTranscript, MAX_TRANSCRIPT_BYTES, setTranscript } from "./transcripts.ts";
 
@@ -26,11 +27,13 @@ Good evening, and welcome to the night shift.
 
 /** The longest tags that RFC 5646 (section 4.4.1) expects. */
 const MAX_LANGUAGE_LENGTH = 35;
-const language = z
-  .string()
-  .regex(/^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$/, "Must be a BCP 47 tag, such as `en` or `de-CH`.")
-  .max(MAX_LANGUAGE_LENGTH, `Must have at most ${MAX_LANGUAGE_LENGTH} characters.`)
-  .meta({ description: "The language as a BCP 47 tag, such as `en` or `de-CH`." });
+const language = lazy(() =>
+  z
+    .string()
+    .regex(/^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$/, "Must be a BCP 47 tag, such as `en` or `de-CH`.")
+    .max(MAX_LANGUAGE_LENGTH, `Must have at most ${MAX_LANGUAGE_LENGTH} characters.`)
+    .meta({ description: "The language as a BCP 47 tag, such as `en` or `de-CH`." }),
+);
 
 /** @returns null if the type does not determine the format */
 function formatOf(c: Context<AppEnv>): Format | null {
@@ -87,7 +90,7 @@ const get = readOperation(
     success: {
       description: "The transcript.",
       mediaType: VTT,
-      schema: z.string(),
+      schema: () => z.string(),
       example: VTT_EXAMPLE,
       headers: { "Content-Language": "The language, if it was given." },
     },
@@ -113,7 +116,7 @@ const set = writeOperation(
       "Cues without a text or readable times are left out, and counted in `skippedCues`. " +
       "Links of the file show the transcript. Its bytes count against the storage quota. Deleting the file deletes it. " +
       "Counts against a separate limit, for a contributor as a heavy request.",
-    query: z.object({ language: language.optional() }),
+    query: () => z.object({ language: language().optional() }),
     // Checking 2 MiB takes as long as a password.
     isHeavy: "transcripts",
     takesBytes: { [VTT]: VTT_EXAMPLE, [SUBRIP]: SUBRIP_EXAMPLE },

@@ -25,12 +25,12 @@ const trashRecord = describeRecord({
     ...fileRecord.fields,
     trashedAt: field(timestamp, "2026-11-21T08:00:00.000Z", (file) => iso(file.trashedAt)),
     eraseAfter: field(
-      timestamp.meta({ description: "When the service erases the file, within minutes. A held file stays." }),
+      () => timestamp().meta({ description: "When the service erases the file, within minutes. A held file stays." }),
       "2026-12-21T08:00:00.000Z",
       (file) => iso(file.eraseAfter),
     ),
     hold: field(
-      holdSchema.nullable().meta({ description: "Why the file can't be erased. Null if it can." }),
+      () => holdSchema().nullable().meta({ description: "Why the file can't be erased. Null if it can." }),
       null,
       (file) => file.hold && renderHold(file.hold),
     ),
@@ -45,7 +45,7 @@ const list = listOperation(
     summary: "List the trash",
     sample: "for await (const file of stowage.trash.list()) console.log(file.name, file.trashedAt);",
     description: "The deleted files that can be restored, with the properties that they had. The latest uploads first.",
-    query: pageQuery("trash"),
+    query: () => pageQuery("trash"),
     success: {
       description: "A page of files.",
       noun: "Files",
@@ -100,12 +100,12 @@ const setRetention = writeOperation(
     sample: "await stowage.trash.setRetention(365);",
     description:
       "From now on, the service deletes each file of the team this many days after its upload: it moves to the trash, if there is one. Applies to all files, also to those that were restored. Held files stay. Needs a secret key or an admin that sees all files of the team, and `files:erase` if there is no trash.",
-    body: z.strictObject({ days: retentionDays }),
+    body: () => z.strictObject({ days: retentionDays() }),
     bodyExample: { days: 365 },
     success: {
       description: "The retention.",
       message: "Retention set.",
-      schema: z.strictObject({ days: retentionDays }),
+      schema: () => z.strictObject({ days: retentionDays() }),
       example: { days: 365 },
     },
     errors: ["forbidden", "conflict"],

@@ -13,6 +13,7 @@ import { isCountedType } from "../events/kinds.ts";
 import { files, isOwned } from "../files/files.schema.ts";
 import { type FileOf, isFileOfUpload, isUpload } from "../files/names.ts";
 import { isOwnedInTrash, removed } from "../files/removed.schema.ts";
+import { grouped } from "../numbers.ts";
 import { firstOf, hasRow, qualified, read } from "../platform/db.ts";
 import { isCommitted, isReceiving, isResumable, uploads, visitors, visitorUploads } from "./uploads.schema.ts";
 
@@ -301,7 +302,7 @@ export const fileTooLarge = (maxBytes: number) =>
 
 const tooMany = (who: string, limit: number) =>
   new AppError(tooManyUnfinishedUploads, {
-    message: `${who} can have at most ${limit.toLocaleString("en")} unfinished uploads. Complete or cancel one and retry.`,
+    message: `${who} can have at most ${grouped(limit)} unfinished uploads. Complete or cancel one and retry.`,
     retryAfterSeconds: FULL_RETRY_SECONDS,
   });
 
@@ -329,7 +330,7 @@ export function quotaError(refused: QuotaRefusal | undefined): AppError {
     case "file_too_large":
       return fileTooLarge(maxFileBytes);
     case "file_limit_reached": {
-      const message = `A team can have at most ${maxFiles.toLocaleString("en")} files. Delete files and retry.`;
+      const message = `A team can have at most ${grouped(maxFiles)} files. Delete files and retry.`;
       return new AppError(fileLimitReached, { message });
     }
     case "quota_exceeded": {

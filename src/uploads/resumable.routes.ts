@@ -13,6 +13,7 @@ import { inHours } from "../http/introduction.ts";
 import { type HeaderContract, type Operation, readOperation, writeOperation } from "../http/operation.ts";
 import { RESUMABLE } from "../http/paths.ts";
 import { readQuery } from "../http/validation.ts";
+import { grouped } from "../numbers.ts";
 import { parseSecretUrl, renderSecretUrl, type SecretUrl } from "../platform/secret-url.ts";
 import { bodyTooLarge, MAX_RESUMABLE_MILLISECONDS, MAX_UNFINISHED_MILLISECONDS } from "./appending.ts";
 import { fileLimitReached, tooManyUnfinishedUploads, uploadLimitReached } from "./quota.ts";
@@ -146,7 +147,7 @@ const CREATION_HEADERS: Record<string, HeaderContract> = {
       "Comma-separated pairs of a key and a base64 value. `filename` must be UTF-8. `sha256` (64 hex digits) is compared " +
       "with the stored bytes. `properties` is JSON as in a form upload. With a public key, any visitor can send anything in it. " +
       "An upload token sets it itself: 400 if it is sent. With either, the header has at most " +
-      `${MAX_VISITOR_METADATA_CHARACTERS.toLocaleString("en")} characters. Keys must be unique. Others have no effect.`,
+      `${grouped(MAX_VISITOR_METADATA_CHARACTERS)} characters. Keys must be unique. Others have no effect.`,
     schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS, pattern: METADATA_PATTERN },
   },
   "Repr-Digest": { ...REPR_DIGEST, description: `${REPR_DIGEST.description} Like \`sha256\` in the metadata.` },

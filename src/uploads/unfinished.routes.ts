@@ -1,29 +1,32 @@
 import * as z from "zod";
 import { listOperation } from "../http/operation.ts";
 import { id, iso, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
+import { lazy } from "../lazy.ts";
 import { resumableTag } from "./resumable.routes.ts";
 import { listUnfinished, type UnfinishedUpload } from "./unfinished.ts";
 
-const unfinishedSchema = z
-  .strictObject({
-    _id: id.meta({ description: "The id of the file that the upload creates." }),
-    name: z.string(),
-    size: z.int().positive().meta({ description: "Bytes of the file. They count against the storage quota." }),
-    offset: z.int().nonnegative().meta({ description: "Bytes stored so far." }),
-    kind: z
-      .enum(["resumable", "form"])
-      .meta({ description: "Of a form upload, `size` is an upper bound, and `offset` stays 0 until it ends." }),
-    status: z.enum(["receiving", "canceled"]).meta({
-      description:
-        "A canceled upload counts until its requests have ended, which they do within seconds, and its bytes are deleted.",
-    }),
-    keyId: id.meta({ description: "The API key that created the upload." }),
-    createdAt: timestamp,
-    expiresAt: timestamp.meta({
-      description: "When the service ends the upload, or removes a canceled one, unless that has happened before.",
-    }),
-  })
-  .meta({ id: "UnfinishedUpload" });
+const unfinishedSchema = lazy(() =>
+  z
+    .strictObject({
+      _id: id().meta({ description: "The id of the file that the upload creates." }),
+      name: z.string(),
+      size: z.int().positive().meta({ description: "Bytes of the file. They count against the storage quota." }),
+      offset: z.int().nonnegative().meta({ description: "Bytes stored so far." }),
+      kind: z
+        .enum(["resumable", "form"])
+        .meta({ description: "Of a form upload, `size` is an upper bound, and `offset` stays 0 until it ends." }),
+      status: z.enum(["receiving", "canceled"]).meta({
+        description:
+          "A canceled upload counts until its requests have ended, which they do within seconds, and its bytes are deleted.",
+      }),
+      keyId: id().meta({ description: "The API key that created the upload." }),
+      createdAt: timestamp(),
+      expiresAt: timestamp().meta({
+        description: "When the service ends the upload, or removes a canceled one, unless that has happened before.",
+      }),
+    })
+    .meta({ id: "UnfinishedUpload" }),
+);
 
 function render({ id, name, sizeBytes, offsetBytes, isResumable, isCanceled, keyId, ...at }: UnfinishedUpload) {
   const kind = isResumable ? ("resumable" as const) : ("form" as const);
@@ -32,7 +35,7 @@ function render({ id, name, sizeBytes, offsetBytes, isResumable, isCanceled, key
   return { _id: id, name, size: sizeBytes, offset: offsetBytes, kind, status, keyId, ...times };
 }
 
-const example: z.input<typeof unfinishedSchema> = {
+const example: z.input<ReturnType<typeof unfinishedSchema>> = {
   _id: "0193477c0a5e2b7f4d1c8e90",
   name: "interview.wav",
   size: 635_040_044,
@@ -54,7 +57,7 @@ const list = listOperation(
     description:
       "Every upload that counts in the usage and is not a file yet, also form uploads, and canceled ones until their bytes are gone. " +
       "Newest first. Cancel an upload with `DELETE /docs/v1/uploads/{id}?unfinished=true`.",
-    query: pageQuery("unfinished"),
+    query: () => pageQuery("unfinished"),
     success: {
       description: "A page of unfinished uploads.",
       noun: "Unfinished uploads",

@@ -55,9 +55,10 @@ const upload = writeOperation(
       "sets the properties itself: 400 if they are sent. Up to ten other parts of 1 KiB are ignored. All of these may be text or Blobs. The file is listed " +
       "once its bytes are stored, and processed after the response.",
     takesFile: true,
-    query: z.object({
-      limit: z.unknown().optional().meta({ type: "string", deprecated: true, description: "Accepted and ignored." }),
-    }),
+    query: () =>
+      z.object({
+        limit: z.unknown().optional().meta({ type: "string", deprecated: true, description: "Accepted and ignored." }),
+      }),
     requestHeaders: {
       "Content-Digest": CONTENT_DIGEST,
       "Repr-Digest": REPR_DIGEST,

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { TOKEN_GRACE_MILLISECONDS } from "../access/upload-tokens.ts";
 import { filesTag } from "../files/files.routes.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
+import { lazy } from "../lazy.ts";
 import { fetchWaveform, setWaveform as storeWaveform } from "./waveforms.ts";
 
 const MAX_CHANNELS = 2;
@@ -16,19 +17,21 @@ const peaks = `Must have ${MIN_PEAKS} to ${MAX_PEAKS} peaks.`;
 const bounds = "Must be from -1 to 1.";
 const channels = "Must have one or two channels.";
 
-const waveformSchema = z
-  .strictObject({
-    channels: z
-      .array(z.array(z.number().min(-1, bounds).max(1, bounds)).min(MIN_PEAKS, peaks).max(MAX_PEAKS, peaks))
-      .min(1, channels)
-      .max(MAX_CHANNELS, channels)
-      .refine(([first, second]) => !second || second.length === first?.length, {
-        path: [1],
-        error: "Must have as many peaks as the first.",
-      })
-      .meta({ description: "One or two of equal length." }),
-  })
-  .meta({ id: "Waveform" });
+const waveformSchema = lazy(() =>
+  z
+    .strictObject({
+      channels: z
+        .array(z.array(z.number().min(-1, bounds).max(1, bounds)).min(MIN_PEAKS, peaks).max(MAX_PEAKS, peaks))
+        .min(1, channels)
+        .max(MAX_CHANNELS, channels)
+        .refine(([first, second]) => !second || second.length === first?.length, {
+          path: [1],
+          error: "Must have as many peaks as the first.",
+        })
+        .meta({ description: "One or two of equal length." }),
+    })
+    .meta({ id: "Waveform" }),
+);
 
 const exampleWaveform = {
   channels: [

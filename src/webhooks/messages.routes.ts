@@ -1,27 +1,30 @@
 import * as z from "zod";
 import { EVENT_TYPE_NAMES } from "../event-types.ts";
 import { recordedExample, recordedSchema } from "../events/events.routes.ts";
+import { lazy } from "../lazy.ts";
 
 export const messagesTag = {
   name: "Webhook messages",
   description: "The requests that the service sends to your server.",
 };
 
-const { _id, type, createdAt, ...common } = recordedSchema.shape;
 /** The body that a webhook endpoint receives. */
-const messageSchema = z
-  .strictObject({
-    id: _id.meta({ description: "The id of the event. A test message has its own id." }),
-    type: z
-      .enum([...EVENT_TYPE_NAMES, "webhook.test"])
-      .meta({ description: "`webhook.test` is sent on request, and is not in the event log." }),
-    timestamp: createdAt.meta({ description: "When the event was recorded." }),
-    ...common,
-  })
-  .meta({ id: "WebhookMessage", description: "An event, as it is sent to a webhook." });
+const messageSchema = lazy(() => {
+  const { _id, type, createdAt, ...common } = recordedSchema().shape;
+  return z
+    .strictObject({
+      id: _id.meta({ description: "The id of the event. A test message has its own id." }),
+      type: z
+        .enum([...EVENT_TYPE_NAMES, "webhook.test"])
+        .meta({ description: "`webhook.test` is sent on request, and is not in the event log." }),
+      timestamp: createdAt.meta({ description: "When the event was recorded." }),
+      ...common,
+    })
+    .meta({ id: "WebhookMessage", description: "An event, as it is sent to a webhook." });
+});
 
 const { _id: exampleId, createdAt: timestampExample, ...commonExample } = recordedExample;
-const messageExample: z.input<typeof messageSchema> = {
+const messageExample: z.input<ReturnType<typeof messageSchema>> = {
   id: exampleId,
   timestamp: timestampExample,
   ...commonExample,

@@ -5,6 +5,7 @@ import { inHours } from "../http/introduction.ts";
 import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/validation.ts";
+import { lazy } from "../lazy.ts";
 import { MINUTE } from "../platform/system.ts";
 import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
 import { sendTestEvent } from "./posting.ts";
@@ -29,24 +30,29 @@ export const webhooksTag = {
   description: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",
 };
 
-const type = z.enum(EVENT_TYPE_NAMES);
+const type = lazy(() => z.enum(EVENT_TYPE_NAMES));
 
-export const attemptSchema = z
-  .strictObject({
-    at: timestamp,
-    httpStatus: z.int().nullable(),
-    error: z.enum(ATTEMPT_ERRORS).nullable().meta({
-      description: "`webhook_disabled` ends a delivery unsent.",
-    }),
-    durationMilliseconds: z.int().nonnegative(),
-    responseBody: z.string().meta({
-      description:
-        "Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty.",
-    }),
-  })
-  .meta({ id: "Attempt" });
-export const renderAttempt = (attempt: Attempt): z.input<typeof attemptSchema> => ({ ...attempt, at: iso(attempt.at) });
-export const attemptExample: z.input<typeof attemptSchema> = {
+export const attemptSchema = lazy(() =>
+  z
+    .strictObject({
+      at: timestamp(),
+      httpStatus: z.int().nullable(),
+      error: z.enum(ATTEMPT_ERRORS).nullable().meta({
+        description: "`webhook_disabled` ends a delivery unsent.",
+      }),
+      durationMilliseconds: z.int().nonnegative(),
+      responseBody: z.string().meta({
+        description:
+          "Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty.",
+      }),
+    })
+    .meta({ id: "Attempt" }),
+);
+export const renderAttempt = (attempt: Attempt): z.input<ReturnType<typeof attemptSchema>> => ({
+  ...attempt,
+  at: iso(attempt.at),
+});
+export const attemptExample: z.input<ReturnType<typeof attemptSchema>> = {
   at: "2026-11-20T09:41:00.000Z",
   httpStatus: 200,
   error: null,
@@ -54,7 +60,7 @@ export const attemptExample: z.input<typeof attemptSchema> = {
   responseBody: "ok",
 };
 
-const attemptCounts = z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() });
+const attemptCounts = lazy(() => z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() }));
 
 /** A webhook, and when it is shown. */
 type SeenWebhook = Webhook & { now: number };
@@ -65,33 +71,45 @@ const webhookRecord = describeRecord({
   fields: {
     _id: field(id, "0193477c0d2b4f6e8a1c3e50", (webhook) => webhook.id),
     teamId: field(id, "0193477be89f4d2e6b8a0000", (webhook) => webhook.teamId),
-    url: field(z.string(), "https://hooks.example.com/stowage", (webhook) => webhook.url),
+    url: field(
+      () => z.string(),
+      "https://hooks.example.com/stowage",
+      (webhook) => webhook.url,
+    ),
     types: field(
-      z.array(type).nullable().meta({ description: "Null for all types." }),
+      () => z.array(type()).nullable().meta({ description: "Null for all types." }),
       ["file.completed", "file.failed"],
       ({ types }) => types && JSON.parse(types),
     ),
-    description: field(z.string(), "Catalogue", (webhook) => webhook.description),
-    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) =>
-      isEnabled(webhook) ? "enabled" : "disabled",
+    description: field(
+      () => z.string(),
+      "Catalogue",
+      (webhook) => webhook.description,
+    ),
+    status: field(
+      () => z.enum(["enabled", "disabled"]),
+      "enabled",
+      (webhook) => (isEnabled(webhook) ? "enabled" : "disabled"),
     ),
     disabledReason: field(
-      z.enum(["requested", "gone", "failing", "creator_deleted", "creator_demoted"]).nullable().meta({
-        description:
-          "`gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it, or last changed its URL, secret or status, was deleted. `creator_demoted`: the user became a contributor.",
-      }),
+      () =>
+        z.enum(["requested", "gone", "failing", "creator_deleted", "creator_demoted"]).nullable().meta({
+          description:
+            "`gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it, or last changed its URL, secret or status, was deleted. `creator_demoted`: the user became a contributor.",
+        }),
       null,
       (webhook) => webhook.disabledReason,
     ),
     createdBy: field(
-      creator.meta({ description: "The key or session that created it, with its user." }),
+      () => creator().meta({ description: "The key or session that created it, with its user." }),
       { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
       ({ keyId, userId }) => ({ keyId, userId }),
     ),
     changedBy: field(
-      creator.meta({
-        description: "The key or session that last changed its URL, secret or status, or created it, with its user.",
-      }),
+      () =>
+        creator().meta({
+          description: "The key or session that last changed its URL, secret or status, or created it, with its user.",
+        }),
       { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
       (webhook) => {
         const { keyId, userId } = JSON.parse(webhook.changedBy);
@@ -100,34 +118,42 @@ const webhookRecord = describeRecord({
     ),
     createdAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.updatedAt)),
-    __v: field(z.int().nonnegative(), 0, (webhook) => webhook.version),
+    __v: field(
+      () => z.int().nonnegative(),
+      0,
+      (webhook) => webhook.version,
+    ),
     health: field(
-      z.enum(["healthy", "failing", "disabled"]).meta({
-        description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
-      }),
+      () =>
+        z.enum(["healthy", "failing", "disabled"]).meta({
+          description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
+        }),
       "healthy",
       (webhook) => (!isEnabled(webhook) ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
     ),
     failingSince: field(
-      timestamp.nullable().meta({ description: "The first failure since the last success. Null while healthy." }),
+      () =>
+        timestamp().nullable().meta({ description: "The first failure since the last success. Null while healthy." }),
       null,
       (webhook) => isoOrNull(!isEnabled(webhook) || isFailing(webhook) ? webhook.failingSince : null),
     ),
     lastDay: field(
-      attemptCounts
-        .extend({
-          hours: z
-            .array(attemptCounts.extend({ startsAt: timestamp }))
-            .meta({ description: "By hour, oldest first, without the hours that had none." }),
-        })
-        .meta({ description: "Attempts in this hour and the 23 before. A failed one is repeated later." }),
+      () =>
+        attemptCounts()
+          .extend({
+            hours: z
+              .array(attemptCounts().extend({ startsAt: timestamp() }))
+              .meta({ description: "By hour, oldest first, without the hours that had none." }),
+          })
+          .meta({ description: "Attempts in this hour and the 23 before. A failed one is repeated later." }),
       { succeeded: 12, failed: 0, hours: [{ startsAt: "2026-11-20T09:00:00.000Z", succeeded: 12, failed: 0 }] },
       renderLastDay,
     ),
     lastResult: field(
-      attemptSchema
-        .nullable()
-        .meta({ description: "The latest attempt, without the response body of a success. Null before the first." }),
+      () =>
+        attemptSchema()
+          .nullable()
+          .meta({ description: "The latest attempt, without the response body of a success. Null before the first." }),
       attemptExample,
       ({ lastResult }) => lastResult && renderAttempt(lastResult),
     ),
@@ -153,7 +179,7 @@ const newWebhookRecord = describeRecord({
   fields: {
     ...webhookRecord.fields,
     secret: fieldOf<{ secret: string }>()(
-      z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). No other request shows it." }),
+      () => z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). No other request shows it." }),
       "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=",
       ({ secret }) => secret,
     ),
@@ -167,23 +193,25 @@ const REST = "([/?#][!-~]*)?";
 const URL_PATTERN = `^https?://(${HOST}|localhost|[0-9]+(\\.[0-9]+){3}|\\[[0-9a-f:]+\\])(:[1-9][0-9]*)?${REST}$`;
 const MATCHING_URL = new RegExp(URL_PATTERN);
 
-const fields = z.strictObject({
-  url: text(1, 2048)
-    .refine((url) => MATCHING_URL.test(url), "Must be an https URL with a public host name, in ASCII.")
-    .meta({
-      pattern: URL_PATTERN,
-      description:
-        "An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected. A server started by `npm run dev` also accepts `http://localhost:PORT`.",
-    }),
-  types: z
-    .array(type)
-    .min(1)
-    .max(EVENT_TYPE_NAMES.length)
-    .nullable()
-    .optional()
-    .meta({ description: "Null for all types." }),
-  description: text(0, 200),
-});
+const fields = lazy(() =>
+  z.strictObject({
+    url: text(1, 2048)
+      .refine((url) => MATCHING_URL.test(url), "Must be an https URL with a public host name, in ASCII.")
+      .meta({
+        pattern: URL_PATTERN,
+        description:
+          "An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected. A server started by `npm run dev` also accepts `http://localhost:PORT`.",
+      }),
+    types: z
+      .array(type())
+      .min(1)
+      .max(EVENT_TYPE_NAMES.length)
+      .nullable()
+      .optional()
+      .meta({ description: "Null for all types." }),
+    description: text(0, 200),
+  }),
+);
 
 const create = writeOperation(
   "webhooks:write",
@@ -199,7 +227,7 @@ const create = writeOperation(
       "succeeds; otherwise there are up to ten attempts over 75 hours. A 410, or five days without a success, disables the " +
       "webhook. Events that occur while it is disabled are not sent, but can be replayed. It is disabled with the user who created it, or who last changed its URL, secret or status: if that user is deleted or becomes a `contributor`. It receives events even after the key that created it is revoked, so a caller with `webhooks:write` " +
       `can read everything that \`events:read\` shows, also later. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
-    body: fields.extend({ description: fields.shape.description.default("") }),
+    body: () => fields().extend({ description: fields().shape.description.default("") }),
     bodyExample: { url: example.url, types: example.types, description: "Catalogue" },
     success: {
       description: "The webhook, with its secret.",
@@ -226,7 +254,7 @@ const list = readOperation(
     success: {
       description: "The webhooks.",
       message: countOf("Webhooks"),
-      schema: z.array(schema),
+      schema: () => z.array(schema()),
       example: [example],
     },
   },
@@ -254,7 +282,7 @@ const update = writeOperation(
     sample: 'const webhook = await stowage.webhooks.update(id, { status: "enabled" });',
     description:
       "Enabling a webhook or changing its URL resets its failures. Disabling it ends its pending deliveries.",
-    body: atLeastOneField(fields.extend({ status: schema.shape.status })),
+    body: () => atLeastOneField(fields().extend({ status: schema().shape.status })),
     bodyExample: { status: "disabled" },
     success: {
       description: "The webhook.",
@@ -293,7 +321,7 @@ const rotate = writeOperation(
     description:
       `The previous secret also signs for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked. If the response is lost, repeat the request: ` +
       `for ${REPEAT_MILLISECONDS / MINUTE} minutes, the same caller gets the same secret. \`revokeOld\` always creates a new one.`,
-    body: z.strictObject({ revokeOld: z.boolean().default(false) }),
+    body: () => z.strictObject({ revokeOld: z.boolean().default(false) }),
     isBodyOptional: true,
     bodyExample: { revokeOld: false },
     success: {

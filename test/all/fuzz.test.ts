@@ -300,7 +300,7 @@ test("the service accepts the JSON bodies that the document allows, and rejects 
 test("names, folders, tags and references are accepted exactly if they match their documented patterns", () => {
   const update = document.paths["/docs/v1/uploads/{id}"]?.patch as unknown as OperationObject;
   const described = update.requestBody?.content["application/json"]?.schema.properties ?? {};
-  const { name, folder, reference, tags } = properties.shape;
+  const { name, folder, reference, tags } = properties().shape;
   const rules = [
     [name, described.name],
     [folder, described.folder],

@@ -11,6 +11,7 @@ import { compare, overheadComparisons } from "./overhead.ts";
 import { measurePhones } from "./phones.ts";
 import { measureSearch } from "./search.ts";
 import { type Scope, startServer } from "./server.ts";
+import { measureStartup } from "./startup.ts";
 import { printTable } from "./table.ts";
 import { measureWaveforms } from "./waveforms.ts";
 import { measureWebhooks } from "./webhooks.ts";
@@ -19,7 +20,19 @@ import { measureWebhooks } from "./webhooks.ts";
 
 const { values: options } = parseArgs({ options: { quick: { type: "boolean" }, only: { type: "string" } } });
 const parts = options.only?.split(",") ?? [
-  ...["memory", "overhead", "client", "cost", "waveforms", "webhooks", "fairness", "phones", "search", "databases"],
+  ...[
+    "startup",
+    "memory",
+    "overhead",
+    "client",
+    "cost",
+    "waveforms",
+    "webhooks",
+    "fairness",
+    "phones",
+    "search",
+    "databases",
+  ],
 ];
 const startedAt = Date.now();
 const scope: Scope = {
@@ -30,6 +43,23 @@ const scope: Scope = {
 const format = (value: number, digits = 0) =>
   value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 const formatRate = (rate: number) => format(rate, rate < 50 ? 2 : 0);
+
+if (parts.includes("startup")) {
+  const { kibibytes, milliseconds, ratio, modules } = await measureStartup(scope);
+  printTable(
+    "Start: milliseconds of CPU until an isolate can take its first request, and KiB of its bundle",
+    ["", "ours", "bare", "ratio"],
+    [
+      ["CPU ms", format(milliseconds.ours), format(milliseconds.bare), format(ratio, 2)],
+      ["KiB", format(kibibytes.ours), format(kibibytes.bare), null],
+    ],
+  );
+  printTable(
+    "Start: milliseconds by module, without those that it calls",
+    ["module", "ms"],
+    modules.map(({ name, milliseconds }) => [name, format(milliseconds, 1)]),
+  );
+}
 
 if (parts.includes("memory")) {
   printTable(
