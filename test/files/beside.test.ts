@@ -176,6 +176,16 @@ describe("The deletion of a transcript", () => {
     expect((await metadataOf(team, id)).transcript.size).toBe(300);
     await expectSound(team.teamId);
   });
+
+  test("finds none if that of another file is being deleted at the same moment", async ({ world, team }) => {
+    const [id, other] = [await world.store(team, "a.txt", "a"), await world.store(team, "b.txt", "b")];
+    expect((await team.call("PUT", `${UPLOADS}/${other}/transcript`, vtt(20))).status).toBe(200);
+    const bindings = deathAt("R2", "delete", "before");
+    const { token } = team;
+    expect(await world.ask("DELETE", `${UPLOADS}/${other}/transcript`, { token }, { bindings })).toBe("dead");
+    expect(await rowsOf(other)).toEqual(["replaced"]);
+    expect((await team.call("DELETE", `${UPLOADS}/${id}/transcript`)).code).toBe("not_found");
+  });
 });
 
 describe("A transcript of a file that is in the trash", () => {
