@@ -384,6 +384,13 @@ describe("A transcript as tools write it", () => {
       "WEBVTT\n\n00:01.000 --> 00:02.000\na\n",
       [1, 1],
     ],
+    [
+      "a style behind the first cue",
+      "text/vtt",
+      "WEBVTT\n\n00:01.000 --> 00:02.000\na\n\nSTYLE\n::cue {}\n",
+      "WEBVTT\n\n00:01.000 --> 00:02.000\na\n",
+      [1, 0],
+    ],
   ])("(%s) is stored as WebVTT that every player reads", async (_, type, sent, stored, [cues, skippedCues]) => {
     const { team, id } = await newFile();
     const { data } = (await team.call("PUT", pathOf(id), vtt(sent, type))).body;
