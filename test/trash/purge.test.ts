@@ -216,7 +216,8 @@ describe("A file with deleteAfter", () => {
     await dataOf(team.call("PATCH", `${UPLOADS}/${id}`, { json: { deleteAfter } }));
     await pass(world, DAY - 5 * MINUTE);
     expect(await listed(team)).toEqual([id]);
-    await pass(world, 5 * MINUTE);
+    world.aheadMilliseconds += 5 * MINUTE;
+    expect(await world.recover()).toMatchObject({ filesExpired: 1 });
     expect([await listed(team), await trashed(team)]).toEqual([[], [id]]);
     expect((await restore(team, id)).deleteAfter).toBe(null);
     await pass(world, 2 * DAY);
