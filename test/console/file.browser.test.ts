@@ -9,7 +9,7 @@ import {
 } from "../support/browser/appearance.ts";
 import { type At, type ConsoleOptions, chooseAction, exhaustive, test } from "../support/browser/console.ts";
 import { respond } from "../support/browser/fakes.ts";
-import { dialog, fact, heading, player, position, rows, secondsOf } from "../support/browser/locators.ts";
+import { button, dialog, fact, heading, player, position, rows, secondsOf } from "../support/browser/locators.ts";
 import { tone } from "../support/browser/sounds.ts";
 import { copyBy, expect, expectAnnounced, screenshot } from "../support/browser/support.ts";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
