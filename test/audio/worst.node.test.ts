@@ -53,7 +53,7 @@ beforeAll(async () => {
   await build({
     stdin: {
       contents: ["decoders/measure", "inspect", "range-source"]
-        .map((name) => `export * from "../unit/${name}.ts";`)
+        .map((name) => `export * from "./${name}.ts";`)
         .join("\n"),
       resolveDir: join(root, "src/audio"),
       loader: "ts",

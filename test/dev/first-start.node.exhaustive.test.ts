@@ -31,7 +31,7 @@ const problems: Problem[] = [
   ],
   [
     "with the compiler's message if the build fails",
-    (folder) => appendFileSync(join(folder, "src/index.ts"), 'import "../e2e/missing.ts";\n'),
+    (folder) => appendFileSync(join(folder, "src/index.ts"), 'import "./missing.ts";\n'),
     /Could not resolve "\.\/missing\.ts".*^The build failed\.\n$/ms,
   ],
 ];
