@@ -34,8 +34,6 @@ interface Result {
   match?: Match;
   language?: string | null;
   note: string;
-  /** The keys that do the same, and take the place of the note. */
-  keys?: string | undefined;
   icon: IconName;
   run: () => void;
 }
@@ -50,10 +48,9 @@ function commands(openHelp: () => void): Result[] {
     team && { label: "Copy team ID", icon: "copy", run: () => copy(team.id, "team ID") },
   ];
   return [
-    ...sections.map(([step, { label, icon, key }]) => ({
+    ...sections.map(([step, { label, icon }]) => ({
       key: step,
       label,
-      keys: key && `G ${key.toUpperCase()}`,
       note: "Page",
       icon,
       run: () => navigate(href(`/${step}`)),
@@ -61,7 +58,6 @@ function commands(openHelp: () => void): Result[] {
     ...allowed(actions).map((action) => ({
       key: action.label,
       label: action.label,
-      keys: action.keys?.[0]?.toUpperCase(),
       note: "Action",
       icon: action.icon ?? "menu",
       run: () => void perform(action),
@@ -73,7 +69,7 @@ function commands(openHelp: () => void): Result[] {
       icon: "book",
       run: () => void window.open("/reference", "_blank", "noopener"),
     },
-    { key: "help", label: "Keyboard shortcuts", keys: "?", note: "", icon: "menu", run: openHelp },
+    { key: "help", label: "Keyboard shortcuts", note: hasCharacterKeys.peek() ? "?" : "", icon: "menu", run: openHelp },
     { key: "leave", label: "Sign out", note: "Action", icon: "back", run: () => leave() },
   ];
 }
@@ -249,7 +245,7 @@ export function PaletteResults({ id, typed, pressed, active, openHelp, onClose }
           </bdi>
         )}
       </span>
-      {result.keys && hasCharacterKeys.value ? <kbd>{result.keys}</kbd> : <span class="quiet">{result.note}</span>}
+      <span class="quiet">{result.note}</span>
     </div>
   );
   return (

@@ -12,8 +12,6 @@ export interface Section {
   icon: IconName;
   /** The heading in the sidebar under which it is listed. Without it, other pages and the palette lead there. */
   group?: "Library" | "Team" | "Developers" | "Service";
-  /** Whether it is a tab at the bottom of a phone, and not behind "More". */
-  isTab?: boolean;
   /** After G, it opens the section. */
   key?: string;
   /** Sessions without it don't see the section. */
@@ -50,7 +48,6 @@ const TEAM_SECTIONS: Record<string, Section> = {
     label: "Files",
     icon: "folder",
     group: "Library",
-    isTab: true,
     key: "f",
     scope: "files:read",
     create: uploadFiles,
@@ -68,7 +65,6 @@ const TEAM_SECTIONS: Record<string, Section> = {
     label: "Events",
     icon: "activity",
     group: "Library",
-    isTab: true,
     key: "e",
     scope: "events:read",
     pages: [
@@ -80,7 +76,6 @@ const TEAM_SECTIONS: Record<string, Section> = {
     label: "Trash",
     icon: "trash",
     group: "Library",
-    isTab: true,
     scope: "files:delete",
     pages: [script(() => import("./trash/trash.tsx")).view(({ Trash }) => Trash)],
   },
@@ -102,7 +97,6 @@ const TEAM_SECTIONS: Record<string, Section> = {
     label: "Webhooks",
     icon: "webhook",
     group: "Developers",
-    isTab: true,
     key: "w",
     scope: "webhooks:read",
     pages: [
@@ -117,7 +111,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
     },
   },
   session: {
-    label: "Account",
+    label: "Your session",
     icon: "users",
     pages: [script(() => import("./accounts/account.tsx")).view(({ Account }) => Account)],
   },
@@ -127,7 +121,6 @@ const OPERATOR_SECTIONS: Record<string, Section> = {
     label: "Teams",
     icon: "users",
     group: "Service",
-    isTab: true,
     key: "t",
     pages: [
       teams.view(({ Teams }) => Teams),
@@ -139,7 +132,7 @@ const OPERATOR_SECTIONS: Record<string, Section> = {
       run: () => teams.load().then((exports) => exports.createTeam()),
     },
   },
-  keys: { ...KEYS, group: "Service", isTab: true },
+  keys: { ...KEYS, group: "Service" },
 };
 
 /** The sections of a team, or those of the operator, by the first segment of their paths. */

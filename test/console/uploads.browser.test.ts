@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import type { CDPSession, Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "../support/browser/appearance.ts";
-import { type At, type ConsoleOptions, exhaustive, signIn, startUpload, test } from "../support/browser/console.ts";
+import { type At, type ConsoleOptions, exhaustive, signIn, test } from "../support/browser/console.ts";
 import { dragFiles, dropFiles } from "../support/browser/dragging.ts";
 import { hold, respond } from "../support/browser/fakes.ts";
 import { link } from "../support/browser/locators.ts";
@@ -28,7 +28,7 @@ async function openFiles(at: At, options: ConsoleOptions = {}) {
 
 async function choose(page: Page, ...files: { name: string; bytes: Uint8Array }[]): Promise<void> {
   const asked = page.waitForEvent("filechooser");
-  await startUpload(page);
+  await page.getByRole("button", { name: "Upload files" }).first().click();
   const payload = files.map(({ name, bytes }) => ({ name, mimeType: "", buffer: Buffer.from(bytes) }));
   await (await asked).setFiles(payload);
 }
@@ -42,9 +42,9 @@ async function expectProcessed(card: Locator, count = 1): Promise<void> {
 }
 
 /** Chooses files on disk, which keep their modification time. */
-async function chooseFrom(page: Page, paths: string | string[], action?: string): Promise<void> {
+async function chooseFrom(page: Page, paths: string | string[], button = "Upload files"): Promise<void> {
   const asked = page.waitForEvent("filechooser");
-  await startUpload(page, action);
+  await page.getByRole("button", { name: button }).first().click();
   await (await asked).setFiles(paths);
 }
 
@@ -594,7 +594,7 @@ describe("Uploads", () => {
         this.dispatchEvent(new Event("change", { bubbles: true }));
       };
     });
-    await startUpload(page);
+    await page.getByRole("button", { name: "Upload files" }).first().click();
     await expect(card.getByText(/^0 of 10,000 uploaded/)).toBeVisible();
     await expect(card.getByRole("listitem")).toHaveCount(101);
     await expect(card.getByText("and 9,900 more files")).toBeVisible();

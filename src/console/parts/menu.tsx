@@ -1,6 +1,5 @@
 import type { ComponentChildren } from "preact";
 import { type Actions, allowed, perform } from "../framework/action.tsx";
-import { hasCharacterKeys } from "../framework/keys.ts";
 import { Icon } from "./icon.tsx";
 import { Popover, type PopoverProps } from "./popover.tsx";
 
@@ -45,11 +44,6 @@ export function Menu({ items, button = <Icon name="more" />, ...props }: MenuPro
             >
               {action.icon && <Icon name={action.icon} />}
               {action.label}
-              {action.keys && hasCharacterKeys.value && (
-                <span class="quiet wide-only" aria-hidden="true">
-                  {action.keys[0]?.replace(/^[a-z]$/, (key) => key.toUpperCase())}
-                </span>
-              )}
             </button>
           ))}
         </div>

@@ -20,9 +20,9 @@ export interface Column<Row> {
   isNumber?: boolean;
   /**
    * On a narrow screen, a row is a card of the row's header and the other cells below it, with their labels or "bare". In
-   * a card of two lines, a "note" fills the second one.
+   * a card of two lines, a "note" fills the second one, and an "end" is next to the header.
    */
-  card?: "bare" | "note" | "hidden";
+  card?: "bare" | "note" | "end" | "hidden";
   /** Whether it names the row. By default, the first column does. */
   isHeader?: boolean;
 }

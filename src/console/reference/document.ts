@@ -31,7 +31,6 @@ export interface Parameter {
   name: string;
   in: "path" | "query" | "header";
   required?: boolean;
-  deprecated?: boolean;
   description?: string;
   schema: Schema;
 }

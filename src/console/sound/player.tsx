@@ -114,7 +114,6 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
     };
   }, [file._id]);
   const marked = clip.value;
-  const otherWays = [canDrag && "Shift-drag", file.transcript && "select text"].filter(Boolean);
   return (
     <Player
       file={file}
@@ -126,20 +125,20 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
       {file.durationSeconds !== null && (
         <div class="player-marking actions">
           <p class="quiet" role="status">
-            Clip: {marked && formatClip(marked)}
+            {marked
+              ? `Clip: ${formatClip(marked)}`
+              : `To mark a clip, ${file.transcript ? "select text, " : ""}use these buttons${canDrag ? ", or drag with Shift" : ""}.`}
           </p>
           <button type="button" class="button" onClick={() => markHere(file, "from")}>
-            Set start
+            Start here
           </button>
           <button type="button" class="button" onClick={() => markHere(file, "to")}>
-            Set end
+            End here
           </button>
-          {marked ? (
+          {marked && (
             <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
               Clear
             </button>
-          ) : (
-            otherWays.length > 0 && <span class="quiet">or {otherWays.join(", or ")}</span>
           )}
         </div>
       )}
