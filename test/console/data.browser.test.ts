@@ -111,10 +111,10 @@ describe("Data of a page", () => {
     );
     await link(page, "Users").click();
     await expect(page.getByText("Too many requests.")).toBeVisible();
-    expect(await counting()).toBe(1);
+    await expect.poll(counting).toBe(1);
     await page.unroute(/\/auth\/v1\/users/);
     await expect(page.getByText("Too many requests.")).toHaveCount(0);
-    expect(await counting()).toBe(0);
+    await expect.poll(counting).toBe(0);
   });
 
   exhaustive("is shown at once when its page is opened again", async ({ at }) => {
