@@ -106,18 +106,23 @@ export async function readBody<S extends BodySchema>(
  * The middleware of a route that needs no token: nothing stands before the validation of its query and body, so Hono's own
  * validator does it. Hono reads bodies without a limit, so it gets one that was read here.
  */
-export const publicValidators = (body: () => z.ZodType): MiddlewareHandler<AppEnv>[] => [
-  async (c, next) => {
-    readQuery(c, undefined);
-    const { method, headers } = c.req.raw;
-    c.req.raw = new Request(c.req.url, { method, headers, body: await readText(c, JSON_BODY_BYTES) });
-    await next();
-  },
-  (c, next) =>
-    zValidator("json", body(), (result) => {
-      if (!result.success) throw invalidInput(result.error.issues.flatMap(fieldErrors));
-    })(c as never, next),
-];
+export function publicValidators(body: () => z.ZodType): MiddlewareHandler<AppEnv>[] {
+  const validate = lazy(
+    () =>
+      zValidator("json", body(), (result) => {
+        if (!result.success) throw invalidInput(result.error.issues.flatMap(fieldErrors));
+      }) as MiddlewareHandler<AppEnv>,
+  );
+  return [
+    async (c, next) => {
+      readQuery(c, undefined);
+      const { method, headers } = c.req.raw;
+      c.req.raw = new Request(c.req.url, { method, headers, body: await readText(c, JSON_BODY_BYTES) });
+      await next();
+    },
+    (c, next) => validate()(c, next),
+  ];
+}
 
 /** @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `malformed_json` if the body is not UTF-8, `unavailable` if the isolate receives too many bodies */
 async function readText(c: Context<AppEnv>, maxBytes: number): Promise<string> {
