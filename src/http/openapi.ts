@@ -3,6 +3,7 @@ import type { Context, Handler, Hono } from "hono";
 import * as z from "zod";
 import { scopeOf } from "../access/authorization.ts";
 import { AppError, COMMON_ERRORS, type ErrorCode, type ErrorKind, errorOf } from "../errors.ts";
+import { lazy } from "../lazy.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import type { AppEnv } from "./app-env.ts";
 import { describeAccess, describeService, securityOf, securitySchemes, TITLE } from "./introduction.ts";
@@ -360,11 +361,7 @@ function serveTexts(
 
 /** Mounts the document, `/llms.txt`, and the pages of the reference as Markdown. */
 export function mountDescriptions(app: Hono<AppEnv>, service: DescribedService): void {
-  let described: Json | undefined;
-  const describe = () => {
-    described ??= describeApi(service);
-    return described;
-  };
+  const describe = lazy(() => describeApi(service));
   app.get(
     "/openapi.json",
     serveTexts("application/json", () => JSON.stringify(describe())),
