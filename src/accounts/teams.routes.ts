@@ -21,6 +21,7 @@ import { keyRecord } from "./keys.routes.ts";
 import {
   createTeam,
   deleteTeam,
+  FIRST_KEY,
   fetchTeam,
   listTeams,
   MAX_RETENTION_DAYS,
@@ -127,7 +128,7 @@ const create = writeOperation(
     tag: teamsTag,
     summary: "Create a team",
     sample: 'const { team, apiKey } = await stowage.teams.create({ name: "Radio Lovelace" });',
-    description: "Also creates the team's first secret key, which has the team's name.",
+    description: `Also creates the team's first secret key, “${FIRST_KEY}”.`,
     body: () =>
       z.strictObject({
         name: name(1),
@@ -143,7 +144,7 @@ const create = writeOperation(
     success: {
       description: "The new team and its first key.",
       schema: () => z.strictObject({ message: z.string(), data: schema(), apiKey: keyRecord.schema() }),
-      example: { message: "Team created.", data: example, apiKey: { ...keyRecord.example, name: "Radio Lovelace" } },
+      example: { message: "Team created.", data: example, apiKey: { ...keyRecord.example, name: FIRST_KEY } },
     },
   },
   async ({ deps, actor, body }) => {

@@ -88,6 +88,9 @@ function recordedInBoth<C extends Batch>(deps: Deps, { id, ...change }: TeamChan
   return recorded(deps, inLog(id), recorded(deps, inLog(operatorLogOf(deps)), query));
 }
 
+/** In the event log, keys are actors beside people. */
+export const FIRST_KEY = "First key";
+
 /**
  * Creates a team and its first key, in one batch.
  * @throws the errors of `makeKey`, `storage_full` if no database has room, and `invalid_input` for an unknown one
@@ -96,7 +99,7 @@ export async function createTeam(
   given: Deps,
   operator: Actor,
   { name, maxBytes = null, maxFiles = null, notificationEmail = null, database }: NewTeam,
-  keyFields: NewKey = { name, isPublic: false },
+  keyFields: NewKey = { name: FIRST_KEY, isPublic: false },
 ): Promise<{ team: Team; key: ApiKey }> {
   const deps = await (database === undefined ? inRoomiestDatabase(given) : inNamedDatabase(given, database));
   const { db, system } = deps;

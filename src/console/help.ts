@@ -12,7 +12,7 @@ const ANY_FILE = {} as FileRow;
 const keysOf = (actions: Actions): Record<string, string> =>
   Object.fromEntries(
     allowed(actions).flatMap(({ keys, label }) =>
-      keys ? [[keys.join(" or ").replace(/^[a-z]/, (key) => key.toUpperCase()), label.replace("…", "")]] : [],
+      keys ? [[keys.join(" or ").replace(/^[a-z]/, (key) => key.toUpperCase()), label]] : [],
     ),
   );
 

@@ -34,6 +34,8 @@ interface Result {
   match?: Match;
   language?: string | null;
   note: string;
+  /** The keys that do the same, and take the place of the note. */
+  keys?: string | undefined;
   icon: IconName;
   run: () => void;
 }
@@ -48,9 +50,10 @@ function commands(openHelp: () => void): Result[] {
     team && { label: "Copy team ID", icon: "copy", run: () => copy(team.id, "team ID") },
   ];
   return [
-    ...sections.map(([step, { label, icon }]) => ({
+    ...sections.map(([step, { label, icon, key }]) => ({
       key: step,
       label,
+      keys: key && `G ${key.toUpperCase()}`,
       note: "Page",
       icon,
       run: () => navigate(href(`/${step}`)),
@@ -58,6 +61,7 @@ function commands(openHelp: () => void): Result[] {
     ...allowed(actions).map((action) => ({
       key: action.label,
       label: action.label,
+      keys: action.keys?.[0]?.toUpperCase(),
       note: "Action",
       icon: action.icon ?? "menu",
       run: () => void perform(action),
@@ -69,7 +73,7 @@ function commands(openHelp: () => void): Result[] {
       icon: "book",
       run: () => void window.open("/reference", "_blank", "noopener"),
     },
-    { key: "help", label: "Keyboard shortcuts", note: hasCharacterKeys.peek() ? "?" : "", icon: "menu", run: openHelp },
+    { key: "help", label: "Keyboard shortcuts", keys: "?", note: "", icon: "menu", run: openHelp },
     { key: "leave", label: "Sign out", note: "Action", icon: "back", run: () => leave() },
   ];
 }
@@ -245,7 +249,7 @@ export function PaletteResults({ id, typed, pressed, active, openHelp, onClose }
           </bdi>
         )}
       </span>
-      <span class="quiet">{result.note}</span>
+      {result.keys && hasCharacterKeys.value ? <kbd>{result.keys}</kbd> : <span class="quiet">{result.note}</span>}
     </div>
   );
   return (

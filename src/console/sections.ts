@@ -12,6 +12,8 @@ export interface Section {
   icon: IconName;
   /** The heading in the sidebar under which it is listed. Without it, other pages and the palette lead there. */
   group?: "Library" | "Team" | "Developers" | "Service";
+  /** Whether it is a tab at the bottom of a phone, and not behind "More". */
+  isTab?: boolean;
   /** After G, it opens the section. */
   key?: string;
   /** Sessions without it don't see the section. */
@@ -48,6 +50,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
     label: "Files",
     icon: "folder",
     group: "Library",
+    isTab: true,
     key: "f",
     scope: "files:read",
     create: uploadFiles,
@@ -65,6 +68,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
     label: "Events",
     icon: "activity",
     group: "Library",
+    isTab: true,
     key: "e",
     scope: "events:read",
     pages: [
@@ -76,6 +80,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
     label: "Trash",
     icon: "trash",
     group: "Library",
+    isTab: true,
     scope: "files:delete",
     pages: [script(() => import("./trash/trash.tsx")).view(({ Trash }) => Trash)],
   },
@@ -97,6 +102,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
     label: "Webhooks",
     icon: "webhook",
     group: "Developers",
+    isTab: true,
     key: "w",
     scope: "webhooks:read",
     pages: [
@@ -111,7 +117,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
     },
   },
   session: {
-    label: "Your session",
+    label: "Account",
     icon: "users",
     pages: [script(() => import("./accounts/account.tsx")).view(({ Account }) => Account)],
   },
@@ -121,6 +127,7 @@ const OPERATOR_SECTIONS: Record<string, Section> = {
     label: "Teams",
     icon: "users",
     group: "Service",
+    isTab: true,
     key: "t",
     pages: [
       teams.view(({ Teams }) => Teams),
@@ -132,7 +139,7 @@ const OPERATOR_SECTIONS: Record<string, Section> = {
       run: () => teams.load().then((exports) => exports.createTeam()),
     },
   },
-  keys: { ...KEYS, group: "Service" },
+  keys: { ...KEYS, group: "Service", isTab: true },
 };
 
 /** The sections of a team, or those of the operator, by the first segment of their paths. */

@@ -38,6 +38,10 @@ import { UploadCard } from "./uploads/later.tsx";
 const AcceptInvitation = script(() => import("./accounts/invitation.tsx")).view(
   ({ AcceptInvitation }) => AcceptInvitation,
 );
+const FailingDot = script(() => import("./webhooks/failing-dot.tsx")).view(
+  ({ FailingDot }) => FailingDot,
+  () => null,
+);
 const KeyNotice = script(() => import("./accounts/key-notice.tsx")).view(
   ({ KeyNotice }) => KeyNotice,
   () => null,
@@ -47,8 +51,6 @@ const SignIn = signIn.view(
   ({ SignIn }) => SignIn,
   ({ failure }) => failure && <Entrance>{failure}</Entrance>,
 );
-/** The number of sections that fit next to "More" at the bottom of a phone. */
-const MAX_TABS = 3;
 
 export function Shell() {
   const current = session.value;
@@ -179,10 +181,12 @@ const ReferenceLink = () => (
 /** The sidebar; on a phone, the bar at the top and the tabs at the bottom. */
 function Bar({ sections, first, team }: BarProps) {
   const groups = Map.groupBy(sections, ([, { group }]) => group);
+  const others = sections.filter(([, { isTab }]) => !isTab);
   const link = ([step, { label, icon }]: [string, Section]) => (
     <a href={href(`/${step}`)} aria-current={step === first ? "page" : undefined}>
       <Icon name={icon} />
       {label}
+      {step === "webhooks" && <FailingDot />}
     </a>
   );
   return (
@@ -202,7 +206,7 @@ function Bar({ sections, first, team }: BarProps) {
             <h2>{group}</h2>
             <ul>
               {members.map((entry) => (
-                <li key={entry[0]} data-tab={sections.indexOf(entry) < MAX_TABS}>
+                <li key={entry[0]} data-tab={entry[1].isTab}>
                   {link(entry)}
                 </li>
               ))}
@@ -222,12 +226,12 @@ function Bar({ sections, first, team }: BarProps) {
                 More
               </>
             }
-            class={sections.slice(MAX_TABS).some(([step]) => step === first) ? "current" : ""}
+            class={others.some(([step]) => step === first) ? "current" : ""}
           >
             {(close) => (
               // biome-ignore lint/a11y: the links in it handle the keys, which also click.
               <div class="menu" onClick={close}>
-                {sections.slice(MAX_TABS).map((entry) => link(entry))}
+                {others.map((entry) => link(entry))}
                 <ReferenceLink />
               </div>
             )}
@@ -273,7 +277,7 @@ function AccountMenu({ team }: { team: SavedSession | null }) {
       {team && (
         <a class="account-name" href={href("/session")}>
           <span class="avatar" aria-hidden="true">
-            {initialsOf(name)}
+            {role ? initialsOf(name) : <Icon name="key" />}
           </span>
           <span>
             <bdi>{name}</bdi>

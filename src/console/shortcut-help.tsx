@@ -9,7 +9,7 @@ export const ShortcutHelp = ({ onClose }: { onClose: () => void }) => (
       {Object.entries(help()).map(([title, keys]) => (
         <section key={title} class="stack">
           <h3>{title}</h3>
-          <dl class="shortcuts">
+          <dl class="facts">
             {Object.entries(keys).map(([key, text]) => (
               <div key={key}>
                 <dt>

@@ -38,7 +38,7 @@ const list = listOperation(
     summary: "List files",
     sample: 'for await (const file of stowage.files.list({ folder: "podcast/2026" })) console.log(file.name);',
     description:
-      "Newest first, or by name if `name` or `search` is given without `sort`. " +
+      "Lists or searches the files of a folder, or of the team: newest first, or by name if `name` or `search` is given without `sort`.\n\n" +
       "With several filters, a page may be short or empty and still have a `Link`, and the request is heavy. " +
       "For a contributor, one filter other than `folder` and `name` is enough. " +
       "So is a search, which may also return such a page; " +

@@ -165,7 +165,7 @@ describe("The operator", () => {
   }) => {
     const made = await dataOf(asOperator("POST", KEYS, { name: "second", teamId: team.teamId }));
     expect(made.teamId).toBe(team.teamId);
-    expect(namesOf(await asOperator("GET", `${KEYS}?teamId=${team.teamId}`)).sort()).toEqual(["second", "test"]);
+    expect(namesOf(await asOperator("GET", `${KEYS}?teamId=${team.teamId}`)).sort()).toEqual(["First key", "second"]);
     expect(made.key).toMatch(/^stow_sk_[0-9A-Za-z]{40}$/);
     for (const query of ["", `?teamId=${team.teamId}`]) {
       expect((await asOperator("GET", KEYS + query)).text).not.toMatch(/stow_(?:sk|pk|ss)_[0-9A-Za-z]{40}/);
@@ -174,7 +174,7 @@ describe("The operator", () => {
     const renamed = { ...masked(made), name: "third" };
     expect(await dataOf(asOperator("PATCH", `${KEYS}/${made.id}`, { name: "third" }))).toEqual(renamed);
     expect(await dataOf(asOperator("DELETE", `${KEYS}/${made.id}`))).toEqual(renamed);
-    expect(namesOf(await team.call("GET", KEYS))).toEqual(["test"]);
+    expect(namesOf(await team.call("GET", KEYS))).toEqual(["First key"]);
     expect(await eventsOf(team, "type=apikey.revealed")).toEqual([]);
   });
 
@@ -185,7 +185,7 @@ describe("The operator", () => {
     expect([status, body.errors?.[0].path]).toEqual([400, "teamId"]);
     const first = await asOperator("GET", `${KEYS}?limit=1&teamId=${team.teamId}`);
     const second = await asOperator("GET", nextOf(first) ?? "");
-    expect([...namesOf(first), ...namesOf(second)].sort()).toEqual(["second", "test"]);
+    expect([...namesOf(first), ...namesOf(second)].sort()).toEqual(["First key", "second"]);
     expect(nextOf(second)).toBeUndefined();
   });
 

@@ -67,6 +67,7 @@ describe("A new team", () => {
     });
     const own = await worker.call("GET", `${TEAMS}/${body.data._id}`, { token: body.apiKey.key });
     expect([own.status, own.body.data]).toEqual([200, body.data]);
+    expect(body.apiKey.name).toBe("First key");
   });
 
   test("is created by a key without a team, and has the key's name", async () => {

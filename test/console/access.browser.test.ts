@@ -2,7 +2,7 @@ import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { Stowage } from "../../src/client/index.ts";
 import { expectGoodLooks } from "../support/browser/appearance.ts";
-import { chooseAction, exhaustive, PASSWORD, test } from "../support/browser/console.ts";
+import { chooseAction, exhaustive, PASSWORD, startUpload, test } from "../support/browser/console.ts";
 import { hold } from "../support/browser/fakes.ts";
 import { button, dialog, heading, link } from "../support/browser/locators.ts";
 import { expect, expectAnnounced } from "../support/browser/support.ts";
@@ -20,7 +20,7 @@ describe("Viewer", () => {
       page.getByText("Your role (Viewer) doesn't allow you to upload files, edit files, or erase"),
     ).toBeVisible();
     await expect(link(page, "song.txt")).toBeVisible();
-    await expect(page.getByRole("main").getByRole("button", { name: /^Upload |folder/ })).toHaveCount(0);
+    await expect(page.getByRole("main").getByRole("button", { name: /^(Add|Upload .*)$|folder/ })).toHaveCount(0);
     await page.getByRole("checkbox", { name: "Select song.txt" }).check();
     await expect(page.getByRole("region", { name: "Selected files" }).getByRole("button")).toHaveText(["Download", ""]);
     await expect(page.getByRole("main").getByRole("button", { name: /Move|tags|Rename|Delete/ })).toHaveCount(0);
@@ -66,7 +66,7 @@ describe("Contributor", () => {
     await expect(sections(page)).toHaveText(["Files", "Usage"]);
     await expect(page.getByText("You see only your own files.")).toBeVisible();
     const chooser = page.waitForEvent("filechooser");
-    await page.getByRole("main").getByRole("button", { name: "Upload files" }).first().click();
+    await startUpload(page);
     await (await chooser).setFiles({ name: "mine.txt", mimeType: "text/plain", buffer: Buffer.from("mine") });
     await expect(page.getByRole("rowheader")).toHaveText(["mine.txt"]);
     await expectGoodLooks(page, "files-contributor");
@@ -89,11 +89,19 @@ describe("Contributor", () => {
   });
 });
 
+exhaustive("a phone has the sections of every day as tabs, and the others behind a button", async ({ at }) => {
+  const { page } = await at("/files", { width: 390 });
+  const tabs = ["Files", "Events", "Webhooks"];
+  await expect(sections(page)).toHaveText(tabs);
+  await button(page, "More").click();
+  await expect(sections(page)).toHaveText([...tabs, "Usage", "Users", "Keys", /API reference/]);
+});
+
 describe("Session page", () => {
   test("shows the user, changes the password, and ends other sessions", async ({ at, problems }) => {
     problems.allow(/status of 40[13]/);
     const { page: member, team } = await at("/session", { role: "member" });
-    await expect(heading(member, "Your session")).toBeVisible();
+    await expect(heading(member, "Account")).toBeVisible();
     await expect(member.getByRole("main")).toContainText("As a user with the role Member");
     await expect(member.getByRole("main")).toContainText("doesn't allow you to view keys and sessions");
     await button(member, "Change password").click();
@@ -109,20 +117,33 @@ describe("Session page", () => {
 
     const { page } = await at("/usage", { team });
     await link(page, "test API key").click();
-    await expect(heading(page, "Your session")).toBeFocused();
+    await expect(heading(page, "Account")).toBeFocused();
     const rows = page.getByRole("row").filter({ has: page.getByRole("rowheader") });
-    await expect(rows.filter({ hasText: "This session" })).toContainText("test");
-    await expect(rows.filter({ hasText: "Ada member" })).toHaveCount(2);
+    // Those of others are in their own menus.
+    await expect(rows).toHaveCount(1);
+    await expect(rows).toContainText("node This session");
+    await expect(page.getByRole("definition").filter({ hasText: "View files" })).toHaveCount(0);
     await expectGoodLooks(page, "session");
     const end = async (row: ReturnType<typeof page.locator>) => {
       await row.getByRole("button", { name: "Actions for this session" }).click();
       await page.getByRole("menuitem", { name: "Sign out" }).click();
     };
-    await end(rows.filter({ hasText: "Ada member" }).last());
-    await dialog(page).getByRole("button", { name: "Sign out" }).click();
-    await expect(rows).toHaveCount(2);
+    await link(page, "Users").click();
+    await chooseAction(page, "Actions for Ada member", "Sessions");
+    const list = page.getByRole("dialog", { name: "Sessions of Ada member" });
+    const theirs = list.getByRole("row").filter({ has: page.getByRole("rowheader") });
+    await expect(theirs).toHaveCount(2);
+    await expectGoodLooks(page, "sessions-of-user");
+    await end(theirs.last());
+    await page
+      .getByRole("dialog", { name: "Sign out this session?" })
+      .getByRole("button", { name: "Sign out" })
+      .click();
+    await expect(theirs).toHaveCount(1);
     await expect(heading(member, "Sign in")).toBeVisible();
+    await list.getByRole("button", { name: "Done" }).click();
 
+    await link(page, "test API key").click();
     await end(rows.filter({ hasText: "This session" }));
     await expect(dialog(page)).toContainText("You'll be signed out.");
     await dialog(page).getByRole("button", { name: "Sign out" }).click();
@@ -147,11 +168,15 @@ describe("Key", () => {
       await button(page, "Done").click();
     };
     await startKey("Editor", "custom");
+    // A line for each resource.
+    await expect(dialog(page).getByRole("group", { name: "Permissions" })).toContainText(
+      /Files:.*Users:.*Keys and sessions:.*Events:.*Webhooks:/s,
+    );
     await dialog(page).getByRole("button", { name: "Create key" }).click();
     await expect(page.getByRole("alert")).toHaveText("Select at least one permission.");
     for (const name of ["View files", "Download and share files", "Edit files"]) await box(name).check();
     await finishKey();
-    await expect(row("Editor")).toContainText("Secret View, download, edit");
+    await expect(row("Editor")).toContainText("Secret View, download, and edit files");
     await expect(page.getByTitle("View files, Download and share files, Edit files", { exact: true })).toBeVisible();
     expect(await find("Editor")).toMatchObject({ scopes: ["files:read", "files:download", "files:write"] });
 

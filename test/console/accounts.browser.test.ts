@@ -370,7 +370,7 @@ describe("Keys", () => {
     await team.stowage.keys.create({ name: "Demo", expiresAt: inDays(2) });
     const { page } = await at("/files", { team });
     const notice = page.getByText(/expires? within a week\./);
-    await expect(page.getByRole("heading", { name: "Files" })).toBeVisible();
+    await expect(page.getByRole("heading", { name: "Files", exact: true })).toBeVisible();
     await expect(notice).toHaveCount(0);
     // No key gets old in a test.
     let aging = created.map(({ id }) => id);

@@ -1,6 +1,6 @@
 import { describe } from "vitest";
 import { expectGoodLooks } from "../support/browser/appearance.ts";
-import { chooseAction, exhaustive, PASSWORD, test } from "../support/browser/console.ts";
+import { chooseAction, exhaustive, PASSWORD, startUpload, test } from "../support/browser/console.ts";
 import { hold, respond } from "../support/browser/fakes.ts";
 import { button, dialog, heading, link, row } from "../support/browser/locators.ts";
 import { reloadHolding } from "../support/browser/scripts.ts";
@@ -18,7 +18,7 @@ describe("Data of a page", () => {
     });
     const { page } = await at("/files", { team: { ...team, key } });
     const asked = page.waitForEvent("filechooser");
-    await page.getByRole("button", { name: "Upload files" }).first().click();
+    await startUpload(page);
     await (await asked).setFiles({ name: "one.txt", mimeType: "", buffer: Buffer.from("One") });
     const card = page.getByRole("region", { name: "Uploads" });
     await expect(card.getByText(/^1 of 1 uploaded$/)).toBeVisible();
@@ -216,7 +216,7 @@ describe("Palette", () => {
     await expect(field).toBeFocused();
     await page.keyboard.type("webh");
     await expect(field).toHaveValue("webh");
-    await expect(results).toHaveText(["WebhooksPage", "Create webhookAction"]);
+    await expect(results).toHaveText(["WebhooksG W", "Create webhookAction"]);
     await page.keyboard.press("Enter");
     await expect(heading(page, "Webhooks")).toBeVisible();
     await page.keyboard.press("?");

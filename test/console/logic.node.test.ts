@@ -1,6 +1,7 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { FileMetadata } from "../../src/client/index.ts";
 import { findPeaks, isForBrowser, isUnknownForBrowser } from "../../src/client/peaks.ts";
+import { describeDevice } from "../../src/console/accounts/device.ts";
 import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/events/event-list.ts";
 import { applyEvents, type FileRow, lacksAudio, pathOf, viewFrom } from "../../src/console/files/file-rows.ts";
 import { writtenBy } from "../../src/console/nouns.ts";
@@ -385,4 +386,20 @@ test.each([
   ["PUT /docs/v1/uploads/{id}/waveform", null],
 ])("%s changes records of the noun %s", (route, noun) => {
   expect(writtenBy(route)).toBe(noun);
+});
+
+test.for([
+  ["Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0", "Firefox on Linux"],
+  [
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36 Edg/142.0.0.0",
+    "Edge on Windows",
+  ],
+  [
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/19.0 Mobile/15E148 Safari/604.1",
+    "Safari on iPhone",
+  ],
+  ["curl/8.14.1", "curl/8.14.1"],
+  [null, "Unknown device"],
+] as const)("a session of %s is told apart in words", ([userAgent, words]) => {
+  expect(describeDevice(userAgent)).toBe(words);
 });

@@ -2,7 +2,7 @@ import type { Locator, Page } from "@playwright/test";
 import { describe, inject, onTestFinished } from "vitest";
 import { Stowage } from "../../src/client/index.ts";
 import { expectGoodLooks, findSpills, findTooWide, stretchTexts } from "../support/browser/appearance.ts";
-import { chooseAction, exhaustive, PASSWORD, signIn, test } from "../support/browser/console.ts";
+import { chooseAction, exhaustive, PASSWORD, signIn, startUpload, test } from "../support/browser/console.ts";
 import { button, dialog, row } from "../support/browser/locators.ts";
 import { tone } from "../support/browser/sounds.ts";
 import { expect } from "../support/browser/support.ts";
@@ -107,7 +107,7 @@ describe("Pages of the console", () => {
         `/console/webhooks/${_id}`,
         async () => {
           await button(page, "Send test event").click();
-          await expect(page.getByRole("status").filter({ hasText: "Test response" })).toContainText("500 · ");
+          await expect(page.getByRole("status").filter({ hasText: "Test event:" })).toContainText("500 · ");
           await page.getByRole("list", { name: "Deliveries" }).getByRole("button").first().click();
           await expect(page.getByRole("region", { name: "Delivery", exact: true })).toContainText("no space");
         },
@@ -168,8 +168,8 @@ describe("Texts beside each other stand on one line", () => {
       facts.getByText("Held"),
     );
     const marking = page.locator(".player-marking");
-    await expectOneLine(marking.getByRole("status"), marking.getByRole("button", { name: "Start here" }));
-    await button(page, "Add fields").click();
+    await expectOneLine(marking.getByRole("status"), marking.getByRole("button", { name: "Set start" }));
+    await button(page, "Edit details").click();
     const [name, value] = await Promise.all(
       ["Name of field 1", "Value of field 1"].map((label) => dialog(page).getByLabel(label).boundingBox()),
     );
@@ -186,6 +186,11 @@ describe("Texts beside each other stand on one line", () => {
       const { y = 0, height = 0 } = (await target.boundingBox()) ?? {};
       return y + height / 2;
     };
+    // The actions are in words, and in place of the tabs.
+    const bar = page.getByRole("region", { name: "Selected files" });
+    await expect(bar.getByRole("button")).toHaveText(["Download", "Rename", "Move", "", ""]);
+    const { y = 0, height = 0 } = (await bar.boundingBox()) ?? {};
+    expect(y + height).toBe(await page.evaluate(() => innerHeight));
     const box = page.getByRole("checkbox", { name: "Select one.txt" });
     expect(Math.abs((await middleOf(box)) - (await middleOf(row(page, "one.txt"))))).toBeLessThan(1.5);
   });
@@ -258,7 +263,13 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
       [`files?folder=${encodeURIComponent(folder)}`],
       [`files?search=${UNBREAKABLE}`],
       [`files?tag=${UNBREAKABLE.slice(0, 60)}`],
-      ["files", press("New folder")],
+      [
+        "files",
+        async () => {
+          await chooseAction(page, "Add", "New folder");
+          await shownDialog();
+        },
+      ],
       ["files", choose("Rename")],
       ["files", choose("Move")],
       ["files", choose("Delete")],
@@ -266,7 +277,7 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
       [`files/${id}`, () => page.getByText("Technical details").click()],
       [`files/${id}`, () => page.getByRole("region", { name: "Share" }).getByText("Options").click()],
       [`files/${id}?t=0.5,1.5`],
-      [`files/${id}`, press("Edit metadata")],
+      [`files/${id}`, press("Edit details")],
       [`files/${id}`, choose("Edit tags")],
       [`files/${id}`, choose("Edit hold")],
       [`files/${id}`, choose("Move")],
@@ -370,7 +381,7 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
       await expect(page.locator(".skeleton")).toHaveCount(0);
       if (path === "files") {
         const chooser = page.waitForEvent("filechooser");
-        await button(page, "Upload files").click();
+        await startUpload(page);
         await (await chooser).setFiles({ name: `${LONG}.wav`, mimeType: "audio/wav", buffer: Buffer.from("waits") });
         await expect(page.getByText("Waiting for connection.")).toBeVisible();
       }

@@ -54,6 +54,9 @@ describe("Reference without a script", () => {
       for (const part of wanted) expect(text, operation.operationId).toContain(part);
       expect(samples, operation.operationId).toBe(3);
     }
+    // What does nothing is not the first thing that one reads.
+    const parameters = page.locator("main #uploadFile dl.fields").first().locator("dt code:first-child");
+    await expect(parameters.last()).toHaveText("limit");
     await expect(page.locator("main #setTranscript")).toContainText("--data-binary '@interview.vtt'");
     await expect(page.getByRole("link", { name: "Console", exact: true })).toHaveAttribute("href", "/console");
     await expect(page.getByRole("link", { name: document.info.title, exact: true })).toHaveAttribute("href", "/");

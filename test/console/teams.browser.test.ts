@@ -56,7 +56,7 @@ test("creates a team with limits, shows its first key once, and edits the limits
   await page.getByRole("link", { name }).click();
   await expect(page).toHaveURL(`${url}/console/teams/${teamId}`);
   await expect(page.getByRole("definition").filter({ hasText: teamId })).toBeVisible();
-  await expect(rows(page)).toContainText([name]);
+  await expect(rows(page)).toContainText(["First key"]);
   await expect(page.getByRole("listitem").filter({ hasText: "uploaded" })).toBeVisible();
   await expectGoodLooks(page, "team");
 });

@@ -385,22 +385,22 @@ describe("File page", () => {
     const { page } = await atTrash(`/files/${id}`, { team });
     await expect(fact(page, "Deletion")).toHaveText(/^Will be deleted on May 17, 2030/);
     const edit = async (values: Record<string, string>) => {
-      await page.getByRole("button", { name: "Edit metadata" }).click();
+      await page.getByRole("button", { name: "Edit details" }).click();
       for (const [label, value] of Object.entries(values)) await dialog(page).getByLabel(label).fill(value);
       await button(page, "Save").click();
       await expect(dialog(page)).toHaveCount(0);
       return team.stowage.files.get(id);
     };
     expect(await edit({ Reference: "episode-12" })).toMatchObject({ reference: "episode-12", deleteAfter });
-    const changed = await edit({ "Delete on": "2031-06-18T09:15" });
+    const changed = await edit({ "Delete automatically on": "2031-06-18T09:15" });
     expect(Date.parse(changed.deleteAfter ?? "")).toBe(
       await page.evaluate(() => new Date("2031-06-18T09:15").getTime()),
     );
     await expect(fact(page, "Deletion")).toHaveText(/^Will be deleted on Jun 18, 2031/);
-    await page.getByRole("button", { name: "Edit metadata" }).click();
+    await page.getByRole("button", { name: "Edit details" }).click();
     await expectGoodLooks(page, "file-metadata-deletion");
     await button(page, "Cancel").click();
-    expect(await edit({ "Delete on": "" })).toMatchObject({ deleteAfter: null });
+    expect(await edit({ "Delete automatically on": "" })).toMatchObject({ deleteAfter: null });
     await expect(fact(page, "Deletion")).toHaveCount(0);
   });
 });

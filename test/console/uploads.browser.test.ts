@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import type { CDPSession, Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "../support/browser/appearance.ts";
-import { type At, type ConsoleOptions, exhaustive, signIn, test } from "../support/browser/console.ts";
+import { type At, type ConsoleOptions, exhaustive, signIn, startUpload, test } from "../support/browser/console.ts";
 import { dragFiles, dropFiles } from "../support/browser/dragging.ts";
 import { hold, respond } from "../support/browser/fakes.ts";
 import { link } from "../support/browser/locators.ts";
@@ -28,7 +28,7 @@ async function openFiles(at: At, options: ConsoleOptions = {}) {
 
 async function choose(page: Page, ...files: { name: string; bytes: Uint8Array }[]): Promise<void> {
   const asked = page.waitForEvent("filechooser");
-  await page.getByRole("button", { name: "Upload files" }).first().click();
+  await startUpload(page);
   const payload = files.map(({ name, bytes }) => ({ name, mimeType: "", buffer: Buffer.from(bytes) }));
   await (await asked).setFiles(payload);
 }
@@ -42,9 +42,9 @@ async function expectProcessed(card: Locator, count = 1): Promise<void> {
 }
 
 /** Chooses files on disk, which keep their modification time. */
-async function chooseFrom(page: Page, paths: string | string[], button = "Upload files"): Promise<void> {
+async function chooseFrom(page: Page, paths: string | string[], start = () => startUpload(page)): Promise<void> {
   const asked = page.waitForEvent("filechooser");
-  await page.getByRole("button", { name: button }).first().click();
+  await start();
   await (await asked).setFiles(paths);
 }
 
@@ -169,7 +169,7 @@ describe("Uploads", () => {
       mkdirSync(dirname(join(place, name)), { recursive: true });
       writeFileSync(join(place, name), name);
     }
-    await chooseFrom(page, place, "Upload folder");
+    await chooseFrom(page, place, () => startUpload(page, "Upload folder"));
     await expect(page.getByRole("status").getByText("Skipped 2 hidden files")).toBeVisible();
     await expectProcessed(card, 3);
     await expect(card.getByRole("listitem")).toHaveText([/ \w+\/b9.txt/, / \w+\/b10.txt/, / \w+\/deep\/a.txt/]);
@@ -449,11 +449,12 @@ describe("Uploads", () => {
     await expect(card.getByText(/Interrupted at \d+% of 8.4 MB/)).toHaveCount(2);
     await expect(card.getByText("0 of 2 uploaded · 2 interrupted")).toBeVisible();
     await expect(card.getByRole("listitem")).toContainText(["tape.bin", "lost.bin"]);
-    await chooseFrom(page, other, "Select file to resume tape.bin");
+    const select = card.getByRole("button", { name: "Select file to resume tape.bin" });
+    await chooseFrom(page, other, () => select.click());
     await expect(
       card.getByText("That isn't the same file. Select the original to resume, or start over."),
     ).toBeVisible();
-    await expect(card.getByRole("button", { name: "Select file to resume tape.bin" })).toBeFocused();
+    await expect(select).toBeFocused();
     await card.getByRole("button", { name: "Remove lost.bin" }).click();
     await expect(card.getByRole("listitem")).toHaveCount(1);
     // Uploading the same file again resumes it too.
@@ -594,7 +595,7 @@ describe("Uploads", () => {
         this.dispatchEvent(new Event("change", { bubbles: true }));
       };
     });
-    await page.getByRole("button", { name: "Upload files" }).first().click();
+    await startUpload(page);
     await expect(card.getByText(/^0 of 10,000 uploaded/)).toBeVisible();
     await expect(card.getByRole("listitem")).toHaveCount(101);
     await expect(card.getByText("and 9,900 more files")).toBeVisible();

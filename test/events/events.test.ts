@@ -433,7 +433,7 @@ describe("The name of a subject", () => {
       for (const type of types) found.push(...(await namesIn(caller, type)));
       return found;
     };
-    const own = ["Ada", "test"];
+    const own = ["Ada", "First key"];
     expect(await namesFor([])).toEqual([null, "note.txt", null, null, ...own]);
     expect(await namesFor(["files:read"])).toEqual([ofTeam, "final.txt", null, null, ...own]);
     expect(await namesFor(["files:download"])).toEqual([null, "note.txt", "For the press", null, ...own]);
@@ -494,7 +494,7 @@ describe("The events of a file", () => {
     const { name, folder, tags, title, artist, peaks, deleteAfter, hold, metadata: ____, uploadedBy, ...known } = all;
     const { name: uploader, ...ids } = uploadedBy;
     const shown = { ...known, uploadedBy: ids };
-    expect(uploader).toBe("test");
+    expect(uploader).toBe("First key");
     expect([name, folder, tags, title, artist, peaks]).toEqual(["tone.mp3", "", [], null, null, null]);
     expect([deleteAfter, hold, uploadTokenId, hasTranscript]).toEqual([null, null, null, false]);
     const { tags: ___, ...described } = audio;

@@ -80,7 +80,7 @@ export function addTeamCommands(program: CommandUnknownOpts, defineForAll: Defin
   define(
     teams
       .command("create")
-      .argument("<name>", "name of the team and of its first key")
+      .argument("<name>", "name of the team")
       .option(...MAX_BYTES)
       .option(...MAX_FILES)
       .option(...EMAIL)

@@ -4,7 +4,8 @@ import { ask, open, TaskDialog } from "../framework/dialog.tsx";
 import { UserError } from "../framework/errors.ts";
 import { linkedTeam } from "../framework/router.ts";
 import { can, client, type Scope, session } from "../framework/session.ts";
-import { SCOPES, scopeLabel, shortScopeLabel } from "../parts/access.tsx";
+import { SCOPE_LABELS } from "../nouns.ts";
+import { capitalized, SCOPES } from "../parts/access.tsx";
 import { SelectField, saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, TYPE_LABELS } from "../parts/format.ts";
 import { showSecret } from "../parts/secret.tsx";
@@ -28,8 +29,8 @@ const PRESETS: Record<"files" | "read", Scope[]> = {
 /** The kinds of key and what each can do, the least first. */
 const TYPES = {
   public: ["Upload only", "Adds files, and sees none. Safe in a web page or an app, where anyone can read it."],
-  read: ["View and download files", "Changes nothing. Keep this and the keys below on your server."],
-  files: ["All actions on files", "Also adds, edits, shares, and deletes them."],
+  read: ["View and download files", "Changes nothing. Only for your server."],
+  files: ["All actions on files", "Also adds, edits, shares, and deletes them. Only for your server."],
   full: ["Full access", "Also manages users, keys, and webhooks. Whoever has it has the whole team."],
   custom: ["Choose permissions", "Only what you select."],
 };
@@ -52,22 +53,46 @@ function nameOfScopes(scopes: Scope[]): string {
   const isSame = (preset: Scope[]) => preset.length === scopes.length && preset.every((one) => scopes.includes(one));
   if (isSame(PRESETS.files)) return "All actions on files";
   if (isSame(PRESETS.read)) return "View and download files";
-  return scopes
-    .map(shortScopeLabel)
-    .join(", ")
-    .replace(/^./, (letter) => letter.toUpperCase());
+  return describeScopes(scopes);
 }
 
-/** A box for each scope. */
+/** The action in its verb and its resource: "view" and "keys and sessions". */
+function partsOf(scope: Scope): { verb: string; noun: string } {
+  const [, verb = "", noun = ""] = /^(.*?) (keys and sessions|\w+)$/.exec(SCOPE_LABELS[scope]) ?? [];
+  return { verb, noun };
+}
+const list = new Intl.ListFormat("en");
+
+/** The actions in a few words, each resource once: "View and download files, view users and events". */
+function describeScopes(scopes: Scope[]): string {
+  const verbsOf = (noun: string) =>
+    list.format(scopes.map(partsOf).flatMap((one) => (one.noun === noun ? one.verb.replace(" and share", "") : [])));
+  const nouns = [...new Set(scopes.map((scope) => partsOf(scope).noun))];
+  const phrases = [...Map.groupBy(nouns, verbsOf)].map(([verbs, nouns]) => `${verbs} ${list.format(nouns)}`);
+  return capitalized(phrases.join(", "));
+}
+
+/** A box for each scope, in a line for each resource. */
 function ScopeBoxes({ scopes, checked }: { scopes: Scope[]; checked: Scope[] }) {
+  const lines = Map.groupBy(scopes, (scope) => partsOf(scope).noun);
   return (
-    <fieldset class="choices">
+    <fieldset class="key-values">
       <legend>Permissions</legend>
-      {scopes.map((scope) => (
-        <label key={scope}>
-          <input type="checkbox" name="scopes" value={scope} defaultChecked={checked.includes(scope)} />{" "}
-          {scopeLabel(scope)}
-        </label>
+      {[...lines].map(([noun, members]) => (
+        <div key={noun} class="actions">
+          <span class="quiet" aria-hidden="true">
+            {capitalized(noun)}:
+          </span>
+          {members.map((scope) => (
+            <label key={scope}>
+              <input type="checkbox" name="scopes" value={scope} defaultChecked={checked.includes(scope)} />{" "}
+              <span>
+                {capitalized(partsOf(scope).verb)}
+                <span class="visually-hidden"> {noun}</span>
+              </span>
+            </label>
+          ))}
+        </div>
       ))}
     </fieldset>
   );

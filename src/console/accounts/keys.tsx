@@ -15,6 +15,7 @@ import { type Column, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { isSoon, leftOf } from "./key-expiry.ts";
 import { accessOf, createKey, editKey, rotateKey } from "./key-forms.tsx";
+import { showSessions } from "./sessions.tsx";
 
 /** The team's keys. The operator sees those of the team in the URL. */
 export function Keys({ create }: PageProps) {
@@ -24,7 +25,6 @@ export function Keys({ create }: PageProps) {
     <Page
       title="Keys"
       actions={create && <ActionButton action={{ ...create, run: () => createKey(teamId) }} class="primary" />}
-      call={{ path: "/auth/v1/apikeys", query: { teamId } }}
     >
       <MissingScopes scopes={["keys:write"]} />
       {isOperator && <Filters names={["team"]} search={<SearchField name="team" label="Team ID" />} />}
@@ -52,6 +52,14 @@ const revoke = ({ id, name }: ApiKey) =>
 const actionsOf = (key: ApiKey): Actions => [
   { label: "Edit", icon: "edit", scope: "keys:write", run: () => editKey(key) },
   { label: "Rotate", icon: "refresh", scope: "keys:write", run: () => rotateKey(key) },
+  // The operator has no list of the sessions of a team.
+  session.peek()?.team !== null &&
+    !key.isPublic && {
+      label: "Sessions",
+      icon: "users",
+      scope: "keys:read",
+      run: () => showSessions({ id: key.id, name: key.name }),
+    },
   { label: "Revoke", icon: "trash", scope: "keys:write", isDangerous: true, run: () => revoke(key) },
 ];
 
@@ -131,16 +139,15 @@ const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
     id: "used",
     label: "Last used",
     width: "minmax(6.5rem, 1.1fr)",
+    card: "hidden",
     cell: ({ lastUsedAt }) => (lastUsedAt ? <Time at={lastUsedAt} isRelative /> : "Never"),
   },
   {
     id: "expires",
     label: "Expires",
     width: "minmax(6.5rem, 1.1fr)",
-    card: "end",
     cell: (key) => (
       <span class={isSoon(key) && leftOf(key) > 0 ? "soon" : ""}>
-        <span class="narrow-only">Expires </span>
         <Time at={key.expiresAt} isRelative />
       </span>
     ),

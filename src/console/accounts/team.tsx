@@ -25,7 +25,6 @@ export function TeamPage({ id }: { id: string }) {
       list={{ href: href("/teams"), label: "Teams" }}
       of={loaded}
       titleOf={({ name }) => name}
-      call={{ path: `/auth/v1/teams/${id}` }}
       actions={teamActions}
       main={(team) => team.status !== "deleting" && { label: "Create key", run: () => createKey(id) }}
     >
@@ -39,7 +38,8 @@ export function TeamPage({ id }: { id: string }) {
               Files: <Used used={usage.files} limit={maxFiles} format={formatCount} />,
               "Team ID": <Copyable text={id} label="team ID" />,
               Created: <Time at={createdAt} />,
-              "Database number": String(database),
+              // In a service with one database, it says nothing.
+              "Database number": database > 0 && String(database),
             }}
           />
           <h2>Keys</h2>

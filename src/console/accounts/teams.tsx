@@ -55,7 +55,6 @@ export function Teams({ create }: PageProps) {
     <ListPage
       title="Teams"
       main={!isFirst && create}
-      call={{ path: "/auth/v1/teams", query: { name, status } }}
       filters={
         <Filters names={["name", "status"]} search={<SearchField name="name" label="Name starts with" />}>
           <ChoiceFilter

@@ -16,6 +16,7 @@ import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { Time } from "../parts/values.tsx";
 import { signInUrl } from "./account.tsx";
+import { showSessions } from "./sessions.tsx";
 import { nameOfUser, useUsers } from "./user-choice.tsx";
 
 const ROLES: Record<Role, string> = {
@@ -65,6 +66,12 @@ const actionsOf = (user: User): Actions => [
     scope: "users:write",
     run: () => invite(user),
   },
+  {
+    label: "Sessions",
+    icon: "users",
+    scope: "keys:read",
+    run: () => showSessions({ id: user._id, name: nameOfUser(user) }),
+  },
   { label: "Delete", icon: "trash", scope: "users:write", isDangerous: true, run: () => removeUser(user) },
 ];
 
@@ -75,7 +82,6 @@ export function Users({ create }: PageProps) {
     <ListPage
       title="Users"
       main={create}
-      call={{ path: "/auth/v1/users" }}
       scopes={["users:write"]}
       filters={<Filters names={["search"]} search={<SearchField name="search" label="Search users" />} />}
       of={users}

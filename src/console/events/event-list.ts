@@ -5,6 +5,9 @@ import type { InUrl } from "../parts/curl.tsx";
 /** The choice that finds files that were moved to the trash, and erased ones. The API has no filter for both. */
 export const DELETED = "deleted";
 
+/** The choice that also shows sign-ins and the results of processing. */
+export const ALL = "all";
+
 /** Whether an event of a list is shown if the query of the URL selects a type. */
 export const isOfType = ({ type }: Pick<Event, "type">, chosen: string): boolean =>
   chosen !== DELETED || type === "file.trashed" || type === "file.deleted";
@@ -13,8 +16,9 @@ export const isOfType = ({ type }: Pick<Event, "type">, chosen: string): boolean
 export function filtersFrom(query: URLSearchParams): InUrl<EventFilters> {
   const from = startOfDay(query.get("from"));
   const until = startOfDay(query.get("until"), 1);
+  const type = query.get("type");
   const given = {
-    type: query.get("type") === DELETED ? "file" : query.get("type"),
+    type: type === DELETED ? "file" : type === ALL ? null : type,
     actor: query.get("actor"),
     subject: query.get("subject"),
     after: query.get("after"),
@@ -42,17 +46,24 @@ export const groupByDay = <E extends { createdAt: string }>(list: E[]): E[][] =>
   ...Map.groupBy(list, ({ createdAt }) => new Date(createdAt).toDateString()).values(),
 ];
 
-/** This many uploads in a row are one row of the log. */
-const MIN_BURST = 4;
+/** This many uploads or moves in a row are one row of the log. */
+const MIN_BURST = 3;
 
-/** Groups the uploads of a list that follow each other and have the same actor. Any other event is a separate group. */
-export function groupBursts<E extends Pick<Event, "type" | "actor">>(list: E[]): E[][] {
+/** What was done to a file that is often done to many. Undefined for any other event. */
+export function verbOfMany({ type, data }: Pick<Event, "type" | "data">): "uploaded" | "moved" | undefined {
+  if (type === "file.uploaded") return "uploaded";
+  const isMove = type === "file.updated" && "fields" in data && String(data.fields) === "folder";
+  return isMove ? "moved" : undefined;
+}
+
+/** Groups uploads, or moves, that follow each other and have the same actor. Any other event is a separate group. */
+export function groupBursts<E extends Pick<Event, "type" | "actor" | "data">>(list: E[]): E[][] {
   const groups: E[][] = [];
   for (const event of list) {
     const [first] = groups.at(-1) ?? [];
-    const isNext =
-      first?.type === "file.uploaded" && event.type === first.type && event.actor.keyId === first.actor.keyId;
-    if (isNext) groups.at(-1)?.push(event);
+    const verb = verbOfMany(event);
+    if (first && verb && verb === verbOfMany(first) && event.actor.keyId === first.actor.keyId)
+      groups.at(-1)?.push(event);
     else groups.push([event]);
   }
   return groups.flatMap((group) => (group.length < MIN_BURST ? group.map((event) => [event]) : [group]));

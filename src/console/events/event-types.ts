@@ -22,8 +22,8 @@ export const EVENTS: {
   "user.created": ["User created", "created"],
   "user.updated": ["User updated"],
   "user.deleted": ["User deleted", "deleted"],
-  // Also a reset that the user has asked for.
-  "user.invited": ["User invited", "created a password link for"],
+  // Also a reset of the password.
+  "user.invited": ["User invited", "invited", "to set a password"],
   "user.logged_in": ["User signed in", "signed in"],
   "apikey.created": ["API key created", "created"],
   "apikey.updated": ["API key updated"],

@@ -16,7 +16,6 @@ export function EventPage({ id }: { id: string }) {
       of={loaded}
       titleOf={titleOf}
       subtitle={(event) => <Sentence event={event} />}
-      call={{ path: `/auth/v1/events/${id}` }}
       links={
         <>
           <a class="button" href={href("/events", { before: id })}>

@@ -8,18 +8,29 @@ import { useEvents, useList } from "../framework/store.ts";
 import { NOUNS } from "../nouns.ts";
 import type { InUrl } from "../parts/curl.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { ChoiceFilter, DateFilter, Filters, setQuery } from "../parts/filters.tsx";
+import { ChoiceFilter, DateFilter, Filters } from "../parts/filters.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon, type IconName } from "../parts/icon.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Day, Time } from "../parts/values.tsx";
-import { DELETED, filtersFrom, groupBursts, groupByDay, isListed, isOfType, mergeEvents } from "./event-list.ts";
+import {
+  ALL,
+  DELETED,
+  filtersFrom,
+  groupBursts,
+  groupByDay,
+  isListed,
+  isOfType,
+  mergeEvents,
+  verbOfMany,
+} from "./event-list.ts";
 import { EVENT_TYPES, labelOf } from "./event-types.ts";
 import { Actor, EventDetails, isRoutine, Sentence, Subject, titleOf } from "./sentence.tsx";
 
 const PAGE_EVENTS = 50;
 const TYPES = Object.fromEntries([
+  [ALL, "All events"],
   ...Object.entries(NOUNS).map(([noun, { plural }]) => [noun, plural]),
   [DELETED, "Files deleted (trash or erased)"],
   ...EVENT_TYPES.map((type) => [type, labelOf(type)]),
@@ -29,29 +40,13 @@ const TYPES = Object.fromEntries([
 export function Events() {
   const filters = filtersFrom(query.value);
   const { type, subject, after, before } = filters;
-  const hasRoutine = query.value.has("routine");
+  const chosen = query.value.get("type") ?? "";
   const isShown = (event: Event): boolean =>
-    type ? isOfType(event, query.value.get("type") ?? "") : subject !== undefined || hasRoutine || !isRoutine(event);
+    type ? isOfType(event, chosen) : subject !== undefined || chosen === ALL || !isRoutine(event);
   return (
-    <Page title="Events" call={{ path: "/auth/v1/events", query: { ...filters } }}>
-      <Filters
-        names={["type", "actor", "subject", "from", "until", "after", "before"]}
-        search={
-          !type &&
-          !subject && (
-            <label class="quiet">
-              <input
-                type="checkbox"
-                checked={hasRoutine}
-                onChange={() => setQuery({ routine: hasRoutine ? undefined : "shown" })}
-              />{" "}
-              Show sign-ins and processing
-            </label>
-          )
-        }
-        kept={hasRoutine ? { routine: "shown" } : {}}
-      >
-        <ChoiceFilter name="type" label="Type" all="All events" options={TYPES} />
+    <Page title="Events">
+      <Filters names={["type", "actor", "subject", "from", "until", "after", "before"]}>
+        <ChoiceFilter name="type" label="Type" all="Main events" options={TYPES} />
         <UserChoice name="actor" label="Actor" all="All actors" />
         <DateFilter from="After" until="Before" />
       </Filters>
@@ -142,7 +137,7 @@ function EventLog({ filters, isShown }: EventLogProps) {
                   return group.length === 1 ? (
                     <EventRow key={oldest._id} event={oldest} />
                   ) : (
-                    <Burst key={oldest._id} events={group} isOpenEnded={!isComplete && oldest === shown.at(-1)} />
+                    <Burst key={oldest._id} events={group} />
                   );
                 })}
               </ol>
@@ -188,14 +183,13 @@ function Row({ icon, sentence, at, label, children }: RowProps) {
   );
 }
 
-/** Uploads that followed each other. @param isOpenEnded whether the next page may have more of them */
-function Burst({ events, isOpenEnded }: { events: Event[]; isOpenEnded: boolean }) {
+/** Uploads or moves that followed each other. */
+function Burst({ events }: { events: Event[] }) {
   const [latest] = events as [Event];
   const count = countOf(events.length, "file");
   const sentence = (
     <span class="sentence">
-      <Actor event={latest} isFirst /> uploaded {isOpenEnded && "at least "}
-      {count}
+      <Actor event={latest} isFirst /> {verbOfMany(latest)} {count}
     </span>
   );
   return (

@@ -6,6 +6,7 @@ import { NOUNS } from "../nouns.ts";
 import { CopyButton } from "../parts/copy.tsx";
 import { RequestId } from "../parts/failure.tsx";
 import { FileName } from "../parts/file-name.tsx";
+import { Icon } from "../parts/icon.tsx";
 import { EVENTS, labelOf } from "./event-types.ts";
 import { Named, useNames } from "./names.tsx";
 
@@ -25,7 +26,13 @@ export function titleOf(event: RecordedEvent): string {
   return (others.length === 0 && FIELD_LABELS[field ?? ""]) || labelOf(event.type);
 }
 
-const FILE_CHANGES: Record<string, string> = { name: "renamed", folder: "moved", tags: "tagged" };
+const FILE_CHANGES: Record<string, string> = {
+  name: "renamed",
+  folder: "moved",
+  tags: "tagged",
+  waveform: "measured the waveform of",
+  transcript: "set the transcript of",
+};
 /** Words for fields whose names in the API are not plain words. */
 const FIELD_NAMES: Record<string, string> = {
   firstName: "name",
@@ -113,7 +120,7 @@ function NamedSubject({ event, isPlain = false, name: known }: SubjectProps & { 
   const place = session.value?.team && !/deleted|revoked/.test(type) && page?.({ id, fileId, name });
   return (
     <>
-      {name && named}
+      {name && type !== "user.invited" && named}
       {place ? (
         <a href={href(...place)} aria-label={name ?? undefined}>
           {shown}
@@ -128,7 +135,15 @@ function NamedSubject({ event, isPlain = false, name: known }: SubjectProps & { 
 export function Actor({ event: { actor }, isFirst = false }: { event: Event; isFirst?: boolean }) {
   if (actor.kind === "system") return <>Stowage</>;
   if (actor.kind === "operator") return <>{isFirst ? "The operator" : "the operator"}</>;
-  return <Named {...actor} isFirst={isFirst} />;
+  const name = <Named {...actor} isFirst={isFirst} />;
+  // A key may be named like a person.
+  return actor.userId ? (
+    name
+  ) : (
+    <span>
+      <Icon name="key" size={12} /> {name}
+    </span>
+  );
 }
 
 /** The ids to include in a support request, the data of the event, and the ways to similar ones. */

@@ -27,7 +27,7 @@ const rename = ({ _id }: FileRow) => {
 export function fileActions(files: (FileRow & Partial<Pick<FileMetadata, "hold">>)[]): Actions {
   const [file] = files.length === 1 ? files : [];
   return [
-    file && { label: "Share…", icon: "link", scope: "files:download", keys: ["s"], run: () => shareFile(file) },
+    file && { label: "Share", icon: "link", scope: "files:download", keys: ["s"], run: () => shareFile(file) },
     {
       label: "Download",
       icon: "download",

@@ -4,7 +4,6 @@ import type { FileMetadata } from "../../client/index.ts";
 import { announce } from "../framework/announce.tsx";
 import { open, TaskDialog } from "../framework/dialog.tsx";
 import { can, client } from "../framework/session.ts";
-import { Facts } from "../parts/facts.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { localMinute } from "../parts/format.ts";
 import { Time } from "../parts/values.tsx";
@@ -21,61 +20,43 @@ function parse(text: string): unknown {
   }
 }
 
-const isEmpty = ({ reference, metadata, deleteAfter }: FileMetadata) =>
-  !reference && !deleteAfter && Object.keys(metadata).length === 0;
+/** The reference and the fields that apps have set, and the time of the deletion. */
+export const metadataFacts = ({
+  reference,
+  deleteAfter,
+  metadata,
+}: FileMetadata): Record<string, ComponentChildren> => ({
+  Reference: reference && <bdi>{reference}</bdi>,
+  ...Object.fromEntries(
+    Object.entries(metadata as Record<string, unknown>).map(([name, value]) => [name, <bdi>{shown(value)}</bdi>]),
+  ),
+  Deletion: deleteAfter && (
+    <>
+      Will be deleted on <Time at={deleteAfter} />
+    </>
+  ),
+});
 
-interface MetadataProps {
+interface DetailsProps {
   file: FileMetadata;
 }
 
-/** The reference and the metadata that apps have set, which can be edited, as can the time of the deletion. */
-export function Metadata({ file }: MetadataProps) {
-  if (isEmpty(file)) return null;
-  const { reference, deleteAfter } = file;
-  const metadata: Record<string, unknown> = file.metadata;
-  return (
-    <section class="card stack" aria-labelledby="metadata">
-      <header class="page-header">
-        <h2 id="metadata">Metadata</h2>
-        <EditButton file={file}>
-          Edit<span class="visually-hidden"> metadata</span>
-        </EditButton>
-      </header>
-      <Facts
-        facts={{
-          Reference: reference && <bdi>{reference}</bdi>,
-          ...Object.fromEntries(Object.entries(metadata).map(([name, value]) => [name, <bdi>{shown(value)}</bdi>])),
-          Deletion: deleteAfter && (
-            <>
-              Will be deleted on <Time at={deleteAfter} />
-            </>
-          ),
-        }}
-      />
-    </section>
-  );
-}
-
-/** Stands for the metadata of a file that has none. */
-export const AddFields = (props: MetadataProps) =>
-  isEmpty(props.file) ? <EditButton {...props}>Add fields</EditButton> : null;
-
-const EditButton = ({ file, children }: MetadataProps & { children: ComponentChildren }) =>
-  can("files:write") ? (
+export const EditDetails = ({ file }: DetailsProps) =>
+  can("files:write") && (
     <button
       type="button"
-      class="button ghost link start"
-      onClick={() => open((close) => <MetadataForm file={file} onClose={() => close()} />)}
+      class="button ghost link"
+      onClick={() => open((close) => <DetailsForm file={file} onClose={() => close()} />)}
     >
-      {children}
+      Edit<span class="visually-hidden"> details</span>
     </button>
-  ) : null;
+  );
 
 /** Edits the reference, the time of the deletion, and a field in each row. A row without a name is removed. */
-function MetadataForm({
+function DetailsForm({
   file: { _id, reference, deleteAfter, metadata },
   onClose,
-}: MetadataProps & { onClose: () => void }) {
+}: DetailsProps & { onClose: () => void }) {
   const before = Object.entries(metadata as Record<string, unknown>).map(([name, value]) => ({
     name,
     text: shown(value),
@@ -98,12 +79,12 @@ function MetadataForm({
       ...(Object.keys(changes).length > 0 && { metadata: changes }),
     });
     onClose();
-    announce("Metadata saved");
+    announce("Details saved");
   };
   const change = (place: number, row: Partial<(typeof rows)[number]>) =>
     setRows(rows.map((one, at) => (at === place ? { ...one, ...row } : one)));
   return (
-    <TaskDialog title="Edit metadata" action="Save" onRun={save} onClose={onClose}>
+    <TaskDialog title="Edit details" action="Save" onRun={save} onClose={onClose}>
       <TextField
         label="Reference"
         name="reference"
@@ -113,7 +94,7 @@ function MetadataForm({
         hint="Your own ID of this file."
       />
       <TextField
-        label="Delete on"
+        label="Delete automatically on"
         name="deleteAfter"
         type="datetime-local"
         defaultValue={deletionBefore}

@@ -1,6 +1,7 @@
 import type { FileEvent, FileFilters, StoredFile } from "../../client/index.ts";
 import type { InUrl } from "../parts/curl.tsx";
 import { splitName } from "../parts/file-name.tsx";
+import { formatBytes, formatHours } from "../parts/format.ts";
 
 /* The rows of the list of files, and the URL that selects them. Pure, so that they are tested without a browser. */
 
@@ -104,4 +105,14 @@ export function recordingOf({ name, title, artist }: Pick<FileRow, "name" | "tit
 export function pathOf(folder: string): { name: string; path: string }[] {
   const names = folder === "" ? [] : folder.split("/");
   return names.map((name, place) => ({ name, path: names.slice(0, place + 1).join("/") }));
+}
+
+/** A file with what adds up. */
+export type Sized = Pick<StoredFile, "_id" | "size" | "durationSeconds">;
+
+/** The count of files, as the caller words it, with their duration and size in one line. */
+export function describeFiles(files: Omit<Sized, "_id">[], count: string): string {
+  const seconds = files.reduce((sum, { durationSeconds }) => sum + (durationSeconds ?? 0), 0);
+  const bytes = files.reduce((sum, { size }) => sum + size, 0);
+  return [count, seconds > 0 && formatHours(seconds), formatBytes(bytes)].filter(Boolean).join(" · ");
 }

@@ -83,14 +83,14 @@ async function downloadTranscript({ _id, name }: FileMetadata) {
 
 /** For a file without a transcript. */
 export const addTranscript = (file: FileMetadata): Action => ({
-  label: "Add transcript…",
+  label: "Add transcript",
   icon: "document",
   scope: "files:write",
   run: () => setTranscript(file),
 });
 
 const transcriptActions = (file: FileMetadata): Actions => [
-  { label: "Replace transcript…", icon: "upload", scope: "files:write", run: () => setTranscript(file) },
+  { label: "Replace transcript", icon: "upload", scope: "files:write", run: () => setTranscript(file) },
   { label: "Download transcript", icon: "download", run: () => downloadTranscript(file) },
   {
     label: "Remove transcript",

@@ -11,13 +11,14 @@ import { addShortcuts } from "../framework/keys.ts";
 import { href, lastUrl } from "../framework/router.ts";
 import { can, client, deletionScope, seesOwnFilesOnly } from "../framework/session.ts";
 import { useList } from "../framework/store.ts";
-import { Sharing, SignedUrl, useLinks } from "../links/sharing.tsx";
+import { Sharing } from "../links/sharing.tsx";
 import { MissingScopes, SCOPES } from "../parts/access.tsx";
 import { Copyable, copy } from "../parts/copy.tsx";
-import { FactCard, Facts } from "../parts/facts.tsx";
+import { copyAsCurl } from "../parts/curl.tsx";
+import { Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
-import { countOf, formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
+import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Page, Skeleton } from "../parts/page.tsx";
@@ -27,7 +28,7 @@ import { FilePlayer } from "../sound/player.tsx";
 import { isPlayable } from "../sound/player-state.ts";
 import { fileActions } from "./file-actions.tsx";
 import { downloadFiles } from "./file-changes.ts";
-import { AddFields, Metadata } from "./file-metadata.tsx";
+import { EditDetails, metadataFacts } from "./file-metadata.tsx";
 import { Preview } from "./file-preview.tsx";
 import { lacksAudio } from "./file-rows.ts";
 import { StatusBadge } from "./file-status.tsx";
@@ -46,7 +47,7 @@ const FAILURES: Record<NonNullable<FileMetadata["failure"]>["code"], string> = {
 };
 const CHANNELS: Record<number, string> = { 1: "Mono", 2: "Stereo" };
 
-/** The kind of the file and the encoding of its audio, in one line. */
+/** The kind of the file, the encoding of its audio, and its size, in one line. */
 function formatOf({ fileType, audio, size }: FileMetadata): string {
   const parts = audio
     ? [
@@ -85,7 +86,6 @@ export function FilePage({ id }: { id: string }) {
           </>
         )
       }
-      call={{ path: `/docs/v1/uploads/${id}/metadata` }}
     >
       <Failure error={error} onRetry={reload} />
       {file ? <Details file={file} /> : !error && <Skeleton rows={4} />}
@@ -125,6 +125,7 @@ function pageActions(file: FileMetadata): Actions {
       },
     },
     { label: "Copy ID", icon: "copy", run: () => copy(_id, "ID") },
+    copyAsCurl({ path: `/docs/v1/uploads/${_id}/metadata` }),
     !seesOwnFilesOnly() && {
       label: hold ? "Edit hold" : "Hold",
       icon: "lock",
@@ -150,7 +151,7 @@ const isRecording = (file: FileMetadata): boolean =>
   !file.failure && isPlayable(file) && !file.mimeType.startsWith("video/") && can("files:download");
 
 function Details({ file }: { file: FileMetadata }) {
-  const { audio, failure, processedAt, sha256, size } = file;
+  const { failure } = file;
   const canOpen = can("files:download");
   return (
     <>
@@ -180,41 +181,37 @@ function Details({ file }: { file: FileMetadata }) {
             {isRecording(file) && !file.transcript && <TranscriptCard file={file} />}
           </div>
         )}
-        <FactCard
-          title="Details"
-          facts={{
-            Format: formatOf(file),
-            Hold: file.hold && <Held hold={file.hold} />,
-            ...tagFacts(audio?.tags ?? {}),
-          }}
-        >
-          <AddFields file={file} />
-        </FactCard>
-        <Metadata file={file} />
-        <details class="card">
-          <summary>Technical details</summary>
-          <div class="stack">
-            <Facts
-              facts={{
-                ID: <Copyable text={file._id} label="ID" />,
-                "Uploaded as": file.originalName === file.name ? null : <bdi>{file.originalName}</bdi>,
-                "Media type": <code>{file.mimeType}</code>,
-                Codec: audio?.codec,
-                Container: audio?.container,
-                Bytes: formatCount(size),
-                "SHA-256": sha256 && <Copyable text={sha256} label="SHA-256" />,
-                Processed: processedAt && <Time at={processedAt} />,
-                "Last modified": <Time at={file.updatedAt} />,
-                Version: file.__v,
-                "Storage path": <Copyable text={file.path} label="storage path" />,
-              }}
-            />
-            {canOpen && <SignedUrl id={file._id} />}
-          </div>
-        </details>
+        <DetailsCard file={file} />
         {can("events:read") && <Activity id={file._id} />}
       </div>
     </>
+  );
+}
+
+/** What is known of the file besides its recording. Apps and users set the reference and the other fields. */
+function DetailsCard({ file }: { file: FileMetadata }) {
+  const { _id, audio, hold, name, originalName, processedAt, sha256, updatedAt } = file;
+  return (
+    <section class="card stack" aria-labelledby="details">
+      <header class="page-header">
+        <h2 id="details">Details</h2>
+        <EditDetails file={file} />
+      </header>
+      <Facts facts={{ Hold: hold && <Held hold={hold} />, ...tagFacts(audio?.tags ?? {}) }} />
+      <Facts facts={metadataFacts(file)} />
+      <details>
+        <summary>Technical details</summary>
+        <Facts
+          facts={{
+            ID: <Copyable text={_id} label="ID" />,
+            "Uploaded as": originalName === name ? null : <bdi>{originalName}</bdi>,
+            "SHA-256": sha256 && <Copyable text={sha256} label="SHA-256" />,
+            Processed: processedAt && <Time at={processedAt} />,
+            "Last modified": <Time at={updatedAt} />,
+          }}
+        />
+      </details>
+    </section>
   );
 }
 
@@ -240,6 +237,7 @@ function Summary({ file }: { file: FileMetadata }) {
       isRow
       facts={{
         Duration: audio?.durationSeconds != null && formatDuration(audio.durationSeconds),
+        Format: formatOf(file),
         Tags: tags.length > 0 && <Tags tags={tags} />,
         Uploaded: (
           <>
@@ -292,16 +290,9 @@ function Activity({ id }: { id: string }) {
             </li>
           ))}
       </ul>
-      {can("files:download") && <LinkCount id={id} />}
       <More of={isComplete ? { ...events, more: undefined } : events} label="Search older events" />
     </section>
   );
-}
-
-/** The events of a link are those of another resource, so the events of a file don't say that it is shared. */
-function LinkCount({ id }: { id: string }) {
-  const count = useLinks(id).value?.length;
-  return count ? <p class="quiet">{countOf(count, "link")} to this file, listed under “Share”.</p> : null;
 }
 
 /** The tags of the audio, as text only. */

@@ -10,6 +10,7 @@ import { script } from "../framework/script.tsx";
 import { can, deletionScope, seesOwnFilesOnly } from "../framework/session.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { Code, uploadCommand } from "../parts/connect.tsx";
+import { copyAsCurl } from "../parts/curl.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { ChoiceFilter, ClearFilters, DateFilter, Filters, SearchField, setQuery } from "../parts/filters.tsx";
 import { countOf, TYPE_LABELS } from "../parts/format.ts";
@@ -20,15 +21,20 @@ import { Empty, Page } from "../parts/page.tsx";
 import { hasWords, quoted } from "../parts/words.tsx";
 import { playFrom, type Track } from "../sound/player-state.ts";
 import { uploadFiles, uploadFolder } from "../uploads/drop-zone.tsx";
+import { changing } from "./changing.ts";
 import { fileActions } from "./file-actions.tsx";
 import { type FileList, useFileList } from "./file-list.ts";
-import { pathOf } from "./file-rows.ts";
+import { describeFiles, type FileView, pathOf } from "./file-rows.ts";
 import { STATUS_LABELS } from "./file-status.tsx";
 import { FileTable } from "./file-table.tsx";
-import { describeFiles, SelectionBar } from "./selection.tsx";
 import { useTags } from "./tags.tsx";
 
 const Spoken = script(() => import("./spoken.tsx")).view(({ Spoken }) => Spoken);
+
+const SelectionBar = changing.view(
+  ({ SelectionBar }) => SelectionBar,
+  () => null,
+);
 
 const FILTERS = ["type", "status", "from", "until", "tag", "user"];
 
@@ -69,11 +75,10 @@ export function Files() {
       subtitle={
         isWholeFolder && (isEmptyOfFiles ? countOf(childFolders.length, "folder") : describeFiles(rows, count ?? ""))
       }
-      call={{ path: "/docs/v1/uploads", query: { ...view.filters } }}
       actions={
         <>
           {isWholeFolder && <PlayAll tracks={list.tracks()} />}
-          <PageActions folder={folder} />
+          <PageActions view={view} />
         </>
       }
     >
@@ -154,29 +159,25 @@ function TagChoice() {
   );
 }
 
-/** The ways to add something; on a phone behind one button. */
-function PageActions({ folder }: { folder: string }) {
-  const more = folderActions(folder).filter((action) => action && action.label !== "Open");
+/** The ways to add something, and at the end the other actions. */
+function PageActions({ view: { folder, filters } }: { view: FileView }) {
+  const others = folder ? folderActions(folder).filter((action) => action && action.label !== "Open") : [];
   return (
     <>
-      {folder && <Menu label="Actions for this folder" items={more} />}
-      {can("files:upload") && (
-        <>
-          <div class="actions wide-only">
-            <ActionButton action={newFolder} />
-            <ActionButton action={uploadFolder} />
-            <ActionButton action={uploadFiles} class="primary" />
-          </div>
-          <div class="narrow-only">
-            <Menu
-              label="Add"
-              class="primary"
-              button={<Icon name="plus" size={20} />}
-              items={[uploadFiles, uploadFolder, newFolder]}
-            />
-          </div>
-        </>
-      )}
+      <Menu
+        label="Add"
+        class="primary"
+        button={
+          <>
+            <Icon name="plus" /> <span class="wide-only">Add</span>
+          </>
+        }
+        items={[uploadFiles, uploadFolder, newFolder]}
+      />
+      <Menu
+        label={folder ? "Actions for this folder" : "More actions"}
+        items={[...others, copyAsCurl({ path: "/docs/v1/uploads", query: { ...filters } })]}
+      />
     </>
   );
 }

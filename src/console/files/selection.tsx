@@ -1,25 +1,17 @@
-import { type Actions, allowed, perform } from "../framework/action.tsx";
+import { type Action, type Actions, allowed, perform } from "../framework/action.tsx";
 import type { Selection } from "../parts/choice.tsx";
-import { countOf, formatBytes, formatHours } from "../parts/format.ts";
+import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
+import { Menu } from "../parts/menu.tsx";
+import { describeFiles, type Sized } from "./file-rows.ts";
 
 /* The bar with the actions for the selected rows of a list of files. */
 
-interface Row {
-  _id: string;
-  size: number;
-  durationSeconds: number | null;
-}
-
-/** The count of files, as the caller words it, with their duration and size in one line. */
-export function describeFiles(files: Row[], count: string): string {
-  const seconds = files.reduce((sum, { durationSeconds }) => sum + (durationSeconds ?? 0), 0);
-  const bytes = files.reduce((sum, { size }) => sum + size, 0);
-  return [count, seconds > 0 && formatHours(seconds), formatBytes(bytes)].filter(Boolean).join(" · ");
-}
+/** The actions that a phone shows beside a menu with the others. */
+const PHONE_ACTIONS = 3;
 
 interface SelectionBarProps {
-  chosen: Row[];
+  chosen: Sized[];
   selected: Selection;
   actions: Actions;
   /** Whether all loaded files are selected, and there are others. */
@@ -29,24 +21,36 @@ interface SelectionBarProps {
 /** The actions for the selected files, at the bottom of the window. */
 export function SelectionBar({ chosen, selected, actions, isPartial }: SelectionBarProps) {
   const count = countOf(chosen.length, "file");
-  const [number, ...facts] = describeFiles(chosen, `${count} selected`).split(" ");
+  const all = allowed(actions);
+  const [first, others] = [all.slice(0, PHONE_ACTIONS), all.slice(PHONE_ACTIONS)];
+  const button = (action: Action) => (
+    <button
+      key={action.label}
+      type="button"
+      class={`button ${action.isDangerous ? "danger" : ""}`}
+      onClick={() => void perform(action)}
+    >
+      {action.icon && <Icon name={action.icon} />}
+      <span>
+        {action.label}
+        {action.isDangerous && <span class="wide-only"> {count}</span>}
+      </span>
+    </button>
+  );
   return (
     <section class="selection-bar" aria-label="Selected files">
       <p role="status">
-        {number} <span>{facts.join(" ")}</span>
-        {isPartial && <span> · More files aren't loaded</span>}
+        <span class="wide-only">
+          {describeFiles(chosen, `${count} selected`)}
+          {isPartial && " · More files aren't loaded"}
+        </span>
+        <span class="narrow-only">{chosen.length} selected</span>
       </p>
-      {allowed(actions).map((action) => (
-        <button
-          key={action.label}
-          type="button"
-          class={`button ${action.isDangerous ? "danger" : ""}`}
-          onClick={() => void perform(action)}
-        >
-          {action.icon && <Icon name={action.icon} />}
-          <span>{action.isDangerous ? `${action.label} ${count}` : action.label}</span>
-        </button>
-      ))}
+      {first.map(button)}
+      <span class="wide-only">{others.map(button)}</span>
+      <span class="narrow-only">
+        <Menu label="Other actions" items={others} />
+      </span>
       <button
         type="button"
         class="button ghost"

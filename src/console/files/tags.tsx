@@ -17,21 +17,21 @@ export function useTags(): string[] {
 
 interface TagsProps {
   tags: string[];
-  /** In a row of a list: shows the first ones, fewer of them if the list is narrow, and counts the others. */
+  /** In a row of a list: shows the first ones, and counts the others. */
   inRow?: boolean;
   /** Words to mark. */
   search?: string;
   tabIndex?: number;
 }
 
-/** How many tags a row has room for. Styles choose by the width of the list. */
-const SHOWN_IN_ROW = { wide: 2, narrow: 1 };
+/** A row has room for so many. */
+const SHOWN_IN_ROW = 2;
 
 /** The tags of a file. Each leads to all files with it. */
 export const Tags = ({ tags, inRow = false, search = "", tabIndex = 0 }: TagsProps) => (
   <ul class="tags" aria-label="Tags">
-    {tags.slice(0, inRow ? SHOWN_IN_ROW.wide : tags.length).map((tag, place) => (
-      <li key={tag} data-width={inRow && place >= SHOWN_IN_ROW.narrow ? "wide" : undefined}>
+    {tags.slice(0, inRow ? SHOWN_IN_ROW : tags.length).map((tag) => (
+      <li key={tag}>
         <a class="badge" href={href("/files", { tag })} title={tag} tabIndex={tabIndex}>
           <bdi>
             <Marked text={tag} search={search} />
@@ -39,14 +39,10 @@ export const Tags = ({ tags, inRow = false, search = "", tabIndex = 0 }: TagsPro
         </a>
       </li>
     ))}
-    {inRow &&
-      Object.entries(SHOWN_IN_ROW).map(
-        ([width, count]) =>
-          tags.length > count && (
-            <li key={width} class="badge" data-width={width} title={tags.slice(count).join(", ")}>
-              +{tags.length - count}
-            </li>
-          ),
-      )}
+    {inRow && tags.length > SHOWN_IN_ROW && (
+      <li class="badge" title={tags.slice(SHOWN_IN_ROW).join(", ")}>
+        +{tags.length - SHOWN_IN_ROW}
+      </li>
+    )}
   </ul>
 );

@@ -219,7 +219,10 @@ function Folder({ folder }: { folder: string }) {
       <a href={folderUrl(folder)} title={nameOf(folder)}>
         <bdi>{nameOf(folder)}</bdi>
       </a>
-      <Menu label={`Actions for the folder ${nameOf(folder)}`} items={folderActions(folder)} />
+      {/* On a phone, a folder has its actions once it is open. */}
+      <span class="wide-only">
+        <Menu label={`Actions for the folder ${nameOf(folder)}`} items={folderActions(folder)} />
+      </span>
     </li>
   );
 }

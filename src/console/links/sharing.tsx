@@ -5,9 +5,9 @@ import { Dialog, removeRecord } from "../framework/dialog.tsx";
 import { client } from "../framework/session.ts";
 import { useData } from "../framework/store.ts";
 import { useTask } from "../framework/task.ts";
-import { Copyable, copy } from "../parts/copy.tsx";
+import { copy } from "../parts/copy.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { Form, SelectField } from "../parts/form.tsx";
 import { formatTenths } from "../parts/format.ts";
 import { Menu } from "../parts/menu.tsx";
 import { Time } from "../parts/values.tsx";
@@ -18,8 +18,6 @@ import { pageTrack, type Track } from "../sound/player-state.ts";
 
 /** In seconds, and "" for never. */
 const LIFETIMES = { 3600: "1 hour", 86400: "1 day", 604800: "7 days", 2592000: "30 days", "": "Never" };
-const SIGNED_LIFETIMES = { 60: "1 minute", 3600: "1 hour", 86400: "1 day", 604800: "7 days", custom: "Custom" };
-const MAX_SIGNED_SECONDS = 604_800;
 const TYPES = { page: "Link", file: "Download link", embed: "Embed code" };
 const EMBED_HEIGHT = 120;
 
@@ -34,8 +32,7 @@ type Created = { link: NewLink; lifetime: string } | null;
 /** The form on the page of a file. */
 export const SHARE_FORM = "share-form";
 
-/** The links of a file, in one request for all parts of its page. */
-export const useLinks = (id: string) =>
+const useLinks = (id: string) =>
   useData(["links", id], (signal) => client.value.links.list(id, { signal }).toArray(), {
     of: ["link"],
     on: ({ type, data }) => (type === "link.created" || type === "link.revoked") && data.fileId === id,
@@ -147,7 +144,7 @@ function LinkForm({ id, file, created, onCreated, onCopied }: LinkFormProps) {
               <code>{urlOf(link)}</code>
               {type !== "embed" && "share" in navigator && (
                 <button type="button" class="button start" onClick={() => void sendByDevice(file.name, urlOf(link))}>
-                  Send…
+                  Send
                 </button>
               )}
             </div>
@@ -199,66 +196,6 @@ function LinkForm({ id, file, created, onCreated, onCopied }: LinkFormProps) {
         </label>
       )}
     </Form>
-  );
-}
-
-/** Creates URLs that need no link, for programs. */
-export function SignedUrl({ id }: { id: string }) {
-  const [lifetime, setLifetime] = useState("3600");
-  const [created, setCreated] = useState<{ url: string; expiresAt: string } | null>(null);
-  const { run, isRunning, error } = useTask();
-  const create = (form: HTMLFormElement) =>
-    run(async () => {
-      setCreated(null);
-      const expiresIn = Number(lifetime === "custom" ? textOf(form, "expiresIn") : lifetime);
-      const expiresAt = expiryIn(expiresIn);
-      const url = await client.value.files.createSignedUrl(id, { expiresIn });
-      setCreated({ url, expiresAt });
-      await copy(url, "URL");
-    });
-  return (
-    <section class="stack" aria-labelledby="signed-url">
-      <h3 id="signed-url">Signed URL</h3>
-      <Form
-        error={error}
-        onSubmit={create}
-        end={
-          <>
-            <button type="submit" class="button start" aria-disabled={isRunning}>
-              Create URL
-            </button>
-            {created && (
-              <div role="status" class="secret">
-                <p>
-                  Expires <Time at={created.expiresAt} />
-                </p>
-                <Copyable text={created.url} label="URL" />
-              </div>
-            )}
-          </>
-        }
-      >
-        <p class="quiet">Anyone with a signed URL can download the file until it expires. It can't be revoked.</p>
-        <SelectField
-          label="Expires in"
-          name="expiresAt"
-          value={lifetime}
-          onChange={setLifetime}
-          options={SIGNED_LIFETIMES}
-        />
-        {lifetime === "custom" && (
-          <TextField
-            label="Seconds"
-            name="expiresIn"
-            type="number"
-            min={1}
-            max={MAX_SIGNED_SECONDS}
-            defaultValue="600"
-            required
-          />
-        )}
-      </Form>
-    </section>
   );
 }
 

@@ -1,10 +1,10 @@
 import { can, me, type Scope, trashDays } from "../framework/session.ts";
 import { SCOPE_LABELS } from "../nouns.ts";
 
+export const capitalized = (text: string): string => text.replace(/^./, (letter) => letter.toUpperCase());
 /** The action as a separate label, such as "View files". */
-export const scopeLabel = (scope: Scope): string => SCOPE_LABELS[scope].replace(/^./, (letter) => letter.toUpperCase());
-/** The action in one or two words, such as "view" or "manage keys". */
-export const shortScopeLabel = (scope: Scope): string => SCOPE_LABELS[scope].replace(/ (files|and .*)$/, "");
+export const scopeLabel = (scope: Scope): string => capitalized(SCOPE_LABELS[scope]);
+
 export const SCOPES = Object.keys(SCOPE_LABELS) as Scope[];
 
 export const ROLE_LABELS = { admin: "Admin", member: "Member", contributor: "Contributor", viewer: "Viewer" };

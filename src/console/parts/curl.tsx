@@ -1,5 +1,5 @@
-import { CopyButton } from "./copy.tsx";
-import { Icon } from "./icon.tsx";
+import type { Action } from "../framework/action.tsx";
+import { copy } from "./copy.tsx";
 
 /** Filters of a list as a URL has them, in which a time is text. */
 export type InUrl<Filters> = { [Name in keyof Filters]: Exclude<Filters[Name], Date> };
@@ -19,9 +19,9 @@ export function curlFor({ path, query = {} }: Call, origin: string): string {
   return `curl -H "Authorization: Bearer $STOWAGE_KEY" '${url}'`;
 }
 
-/** Copies the request that this page shows, for a terminal. */
-export const CopyCurl = ({ call }: { call: Call }) => (
-  <CopyButton text={curlFor(call, location.origin)} label="curl command" title="Copy as curl">
-    <Icon name="code" />
-  </CopyButton>
-);
+/** Copies the request that a page shows, for a terminal. */
+export const copyAsCurl = (call: Call): Action => ({
+  label: "Copy as curl",
+  icon: "code",
+  run: () => copy(curlFor(call, location.origin), "curl command"),
+});

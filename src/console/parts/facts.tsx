@@ -7,18 +7,22 @@ interface FactsProps {
 }
 
 /** Named values. Those that are empty or undefined are left out. */
-export const Facts = ({ facts, isRow = false }: FactsProps) => (
-  <dl class={isRow ? "fact-row" : "facts"}>
-    {Object.entries(facts)
-      .filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
-      .map(([name, value]) => (
+export function Facts({ facts, isRow = false }: FactsProps) {
+  const shown = Object.entries(facts).filter(
+    ([, value]) => value !== null && value !== undefined && value !== false && value !== "",
+  );
+  if (shown.length === 0) return null;
+  return (
+    <dl class={isRow ? "fact-row" : "facts"}>
+      {shown.map(([name, value]) => (
         <div key={name}>
           <dt class={isRow ? "visually-hidden" : undefined}>{name}</dt>
           <dd>{value}</dd>
         </div>
       ))}
-  </dl>
-);
+    </dl>
+  );
+}
 
 /** A card of named values. */
 export const FactCard = ({ title, facts, children }: FactsProps & { title: string; children?: ComponentChildren }) => (

@@ -113,7 +113,7 @@ export function DateFilter({ from = "Uploaded after", until = "Uploaded before" 
     ([, days]) => parameter("from") === dayBefore(days) && !parameter("until"),
   );
   return (
-    <Popover button={preset?.[0] ?? "Date"} class={`chip ${isActive ? "active" : ""}`}>
+    <Popover button={preset?.[0] ?? "Any date"} class={`chip ${isActive ? "active" : ""}`}>
       {(close) => (
         <div class="stack">
           <div class="menu">

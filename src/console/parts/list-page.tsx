@@ -3,7 +3,6 @@ import { type Action, ActionButton } from "../framework/action.tsx";
 import type { Scope } from "../framework/session.ts";
 import type { Listing } from "../framework/store.ts";
 import { MissingScopes } from "./access.tsx";
-import type { Call } from "./curl.tsx";
 import { Failure } from "./failure.tsx";
 import { More } from "./more.tsx";
 import { Page } from "./page.tsx";
@@ -32,7 +31,6 @@ interface ListPageProps<Row> extends Omit<ListTableProps<Row>, "label"> {
   title: string;
   back?: ComponentChildren;
   subtitle?: ComponentChildren;
-  call: Call;
   /** The button at the top. */
   main?: Action | false | undefined;
   /** The scopes that the page needs. It shows which of them the user lacks. */
@@ -44,13 +42,12 @@ interface ListPageProps<Row> extends Omit<ListTableProps<Row>, "label"> {
 
 /** The page of all records of a kind. */
 export function ListPage<Row>(props: ListPageProps<Row>) {
-  const { title, back, subtitle, call, main, scopes = [], filters, children, ...table } = props;
+  const { title, back, subtitle, main, scopes = [], filters, children, ...table } = props;
   return (
     <Page
       title={title}
       back={back}
       subtitle={subtitle}
-      call={call}
       actions={main && <ActionButton action={main} class={main.isDangerous ? "danger" : "primary"} />}
     >
       <MissingScopes scopes={scopes} />

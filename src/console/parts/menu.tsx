@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { type Actions, allowed, perform } from "../framework/action.tsx";
+import { hasCharacterKeys } from "../framework/keys.ts";
 import { Icon } from "./icon.tsx";
 import { Popover, type PopoverProps } from "./popover.tsx";
 
@@ -44,6 +45,11 @@ export function Menu({ items, button = <Icon name="more" />, ...props }: MenuPro
             >
               {action.icon && <Icon name={action.icon} />}
               {action.label}
+              {action.keys && hasCharacterKeys.value && (
+                <span class="quiet wide-only" aria-hidden="true">
+                  {action.keys[0]?.replace(/^[a-z]$/, (key) => key.toUpperCase())}
+                </span>
+              )}
             </button>
           ))}
         </div>

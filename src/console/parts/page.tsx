@@ -1,6 +1,5 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { type Call, CopyCurl } from "./curl.tsx";
 
 let isFirst = true;
 
@@ -15,14 +14,12 @@ interface PageProps {
   /** Facts below the title. */
   subtitle?: ComponentChildren;
   actions?: ComponentChildren;
-  /** The request behind the page, to copy as a curl command. */
-  call?: Call | undefined;
   children: ComponentChildren;
 }
 
 /** A page of the console. After navigation its heading has the focus, so screen readers announce it. */
 export function Page(props: PageProps) {
-  const { title, onEdit, heading: edited, back, subtitle, actions, call, children } = props;
+  const { title, onEdit, heading: edited, back, subtitle, actions, children } = props;
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${title} – Stowage`;
@@ -52,14 +49,7 @@ export function Page(props: PageProps) {
           {edited}
           {subtitle && <div class="quiet">{subtitle}</div>}
         </div>
-        <div class="actions">
-          {call && (
-            <span class="wide-only">
-              <CopyCurl call={call} />
-            </span>
-          )}
-          {actions}
-        </div>
+        <div class="actions">{actions}</div>
       </header>
       {children}
     </div>

@@ -4,7 +4,6 @@ import { type Action, ActionButton, type Actions } from "../framework/action.tsx
 import { type Scope, seesOwnFilesOnly } from "../framework/session.ts";
 import type { Loaded } from "../framework/store.ts";
 import { MissingScopes } from "./access.tsx";
-import type { Call } from "./curl.tsx";
 import { Failure } from "./failure.tsx";
 import { Menu } from "./menu.tsx";
 import { Breadcrumbs, Empty, Page, Skeleton } from "./page.tsx";
@@ -38,7 +37,6 @@ interface RecordPageProps<T> extends MissingProps {
   of: Loaded<T>;
   titleOf: (record: T) => string;
   subtitle?: (record: T) => ComponentChildren;
-  call: Call;
   /** The actions with their own buttons. */
   buttons?: (record: T) => Action[];
   /** The other actions, in a menu. */
@@ -53,7 +51,7 @@ interface RecordPageProps<T> extends MissingProps {
 
 /** The page of one record. */
 export function RecordPage<T>(props: RecordPageProps<T>) {
-  const { noun, list, of, titleOf, subtitle, call, buttons, actions, main, links, scopes = [], children } = props;
+  const { noun, list, of, titleOf, subtitle, buttons, actions, main, links, scopes = [], children } = props;
   const { value, error, reload } = of;
   const mainAction = value !== undefined && main?.(value);
   if (isMissing(error)) return <Missing noun={noun} list={list} />;
@@ -62,7 +60,6 @@ export function RecordPage<T>(props: RecordPageProps<T>) {
       title={value === undefined ? noun : titleOf(value)}
       subtitle={value !== undefined && subtitle?.(value)}
       back={<Breadcrumbs links={[list]} />}
-      call={call}
       actions={
         value !== undefined && (
           <>

@@ -31,6 +31,7 @@ export interface Parameter {
   name: string;
   in: "path" | "query" | "header";
   required?: boolean;
+  deprecated?: boolean;
   description?: string;
   schema: Schema;
 }

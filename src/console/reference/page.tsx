@@ -45,11 +45,13 @@ function Description({ operation }: { operation: Operation }) {
 
 function Parameters({ operation: { parameters = [] } }: { operation: Operation }) {
   if (parameters.length === 0) return null;
+  // Those that do nothing come last.
+  const inOrder = parameters.toSorted((a, b) => Number(a.deprecated ?? false) - Number(b.deprecated ?? false));
   return (
     <>
       <h4>Parameters</h4>
       <dl class="fields">
-        {parameters.map(({ name, schema, required = false, description, in: where }) => (
+        {inOrder.map(({ name, schema, required = false, description, in: where }) => (
           <Field
             name={name}
             schema={schema}

@@ -331,8 +331,8 @@ export const SpeedSelect = () => (
 
 /** Speed, repetition, sound, and a button that copies a link to the present moment. */
 export function Settings({ copyButton, children }: { copyButton: ComponentChildren; children?: ComponentChildren }) {
-  const box = (label: string, value: Signal<boolean>) => (
-    <label>
+  const box = (label: string, value: Signal<boolean>, className?: string) => (
+    <label class={className}>
       <input
         type="checkbox"
         checked={value.value}
@@ -350,6 +350,7 @@ export function Settings({ copyButton, children }: { copyButton: ComponentChildr
       <IconButton
         label="Loop"
         icon="loop"
+        class="player-more"
         isPressed={isLooping.value}
         onClick={() => {
           isLooping.value = !isLooping.peek();
@@ -362,7 +363,7 @@ export function Settings({ copyButton, children }: { copyButton: ComponentChildr
       >
         {() => (
           <div class="stack">
-            <label class="field">
+            <label class="field player-more">
               <span>Volume</span>
               <input
                 type="range"
@@ -374,7 +375,7 @@ export function Settings({ copyButton, children }: { copyButton: ComponentChildr
                 }}
               />
             </label>
-            {box("Mute", isMuted)}
+            {box("Mute", isMuted, "player-more")}
             {box("Skip silence", skipsSilence)}
           </div>
         )}
@@ -468,6 +469,7 @@ function useZoom(file: Track) {
     <IconButton
       label={label}
       icon={factor > 1 ? "zoom-in" : "zoom-out"}
+      class="player-zoom"
       isDisabled={level.value === (factor > 1 ? max : 1)}
       onClick={() => {
         const place = placeOf(momentOf(file));

@@ -114,6 +114,7 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
     };
   }, [file._id]);
   const marked = clip.value;
+  const otherWays = [canDrag && "Shift-drag", file.transcript && "select text"].filter(Boolean);
   return (
     <Player
       file={file}
@@ -125,20 +126,20 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
       {file.durationSeconds !== null && (
         <div class="player-marking actions">
           <p class="quiet" role="status">
-            {marked
-              ? `Clip: ${formatClip(marked)}`
-              : `To mark a clip, ${file.transcript ? "select text, " : ""}use these buttons${canDrag ? ", or drag with Shift" : ""}.`}
+            Clip: {marked && formatClip(marked)}
           </p>
           <button type="button" class="button" onClick={() => markHere(file, "from")}>
-            Start here
+            Set start
           </button>
           <button type="button" class="button" onClick={() => markHere(file, "to")}>
-            End here
+            Set end
           </button>
-          {marked && (
+          {marked ? (
             <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
               Clear
             </button>
+          ) : (
+            otherWays.length > 0 && <span class="quiet">or {otherWays.join(", or ")}</span>
           )}
         </div>
       )}

@@ -4,7 +4,6 @@ import { restoreFiles } from "../files/file-changes.ts";
 import { PAGE_FILES } from "../files/file-list.ts";
 import { SelectionBar } from "../files/selection.tsx";
 import { type Action, type Actions, perform } from "../framework/action.tsx";
-import { href } from "../framework/router.ts";
 import { can, client, seesOwnFilesOnly, trashDays } from "../framework/session.ts";
 import { useEvents, useList } from "../framework/store.ts";
 import { useTabIndex } from "../parts/choice.tsx";
@@ -12,7 +11,7 @@ import { FileName } from "../parts/file-name.tsx";
 import { countOf, formatBytes } from "../parts/format.ts";
 import { ListPage } from "../parts/list-page.tsx";
 import { NotFound } from "../parts/not-found.tsx";
-import { Breadcrumbs, Empty } from "../parts/page.tsx";
+import { Empty } from "../parts/page.tsx";
 import type { Column } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { askToDelete } from "./delete-files.tsx";
@@ -118,7 +117,7 @@ export function Trash() {
     },
     {
       id: "erased",
-      label: "Erased",
+      label: "Erases",
       width: "8.5rem",
       cell: ({ eraseAfter }) => <Time at={eraseAfter} isRelative maxDays={Number.POSITIVE_INFINITY} />,
     },
@@ -134,9 +133,7 @@ export function Trash() {
   return (
     <ListPage
       title="Trash"
-      back={<Breadcrumbs links={[{ href: href("/files"), label: "Files" }]} />}
       subtitle={rows.length > 0 && "Files in the trash count toward the storage."}
-      call={{ path: "/docs/v1/trash" }}
       main={canErase() && rows.length > 0 && emptyTrash(trash.more ? undefined : rows)}
       filters={seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
       of={trash}

@@ -70,7 +70,7 @@ function addCollected(open: string, { files, hidden, emptyFolders, unreadable }:
     unreadable && countOf(unreadable, "unreadable item"),
   ].filter((words) => typeof words === "string");
   if (skipped.length > 0) announce(`Skipped ${new Intl.ListFormat("en").format(skipped)}`);
-  else if (files.length === 0) announce("That folder is empty");
+  else if (files.length === 0) announce("Nothing to upload in that");
   addFiles(files.map((one) => ({ ...one, folder: folderFor(open, one.path) })));
 }
 

@@ -82,10 +82,14 @@ function Totals({ uploads, since: oldest }: Uploads) {
 function Bars({ days }: { days: Day[] }) {
   const highest = Math.max(1, ...days.map(({ bytes }) => bytes));
   const busiest = days.reduce((one, other) => (other.bytes > one.bytes ? other : one));
-  const summary =
-    busiest.count > 0 ? `Most on ${day.format(busiest.start)}: ${formatBytes(busiest.bytes)}` : "No uploads";
+  const most = formatBytes(busiest.bytes);
+  const summary = busiest.count > 0 ? `Most on ${day.format(busiest.start)}: ${most}` : "No uploads";
   return (
     <figure class="chart">
+      {/* The height of the highest bar. */}
+      <p class="quiet number" aria-hidden="true">
+        {busiest.count > 0 && most}
+      </p>
       <svg
         role="img"
         aria-label={`Uploads per day. ${summary}.`}
@@ -104,7 +108,6 @@ function Bars({ days }: { days: Day[] }) {
       </svg>
       <figcaption class="quiet">
         <span>{day.format(days[0]?.start)}</span>
-        <span>{summary}</span>
         <span>{day.format(days.at(-1)?.start)}</span>
       </figcaption>
     </figure>

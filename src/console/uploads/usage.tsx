@@ -30,7 +30,6 @@ export function Usage() {
           ? "Your own files. The limits are those of your team."
           : "Unfinished uploads count toward the limits."
       }
-      call={{ path: "/docs/v1/usage" }}
     >
       <Failure error={error} onRetry={reload} />
       {usage && (

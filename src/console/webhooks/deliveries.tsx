@@ -33,7 +33,7 @@ const DAY_MILLISECONDS = 86_400_000;
 /** The bounds of the poll delay while a delivery is pending. */
 const MIN_POLL_MILLISECONDS = 2000;
 const MAX_POLL_MILLISECONDS = 30_000;
-const TABS = { all: "All", failing: "Failing", succeeded: "Delivered", waiting: "Waiting" };
+const TABS = { all: "All", failing: "Failing", succeeded: "Delivered" };
 type Tab = keyof typeof TABS;
 const START_OF_LOG = new Date(0).toISOString();
 
@@ -46,11 +46,12 @@ function StatusBadge({ delivery: { status, attempts } }: { delivery: Delivery })
 }
 
 /** The time and the result of one attempt. */
-export function AttemptFacts({ attempt }: { attempt: Attempt }) {
+export function AttemptFacts({ attempt, label }: { attempt: Attempt; label?: string }) {
   const { at, durationMilliseconds, responseBody } = attempt;
   return (
     <>
       <p>
+        {label}{" "}
         {hasSucceeded(attempt) ? <span class="badge good">Succeeded</span> : <span class="badge bad">Failed</span>}{" "}
         <strong>{resultOf(attempt)}</strong>{" "}
         <span class="quiet">
@@ -98,7 +99,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
       of: ["webhook"],
       on: () => true,
       isPolled: true,
-      rows: tab === "succeeded" || tab === "waiting" ? PAGE_DELIVERIES : 0,
+      rows: tab === "succeeded" ? PAGE_DELIVERIES : 0,
     },
   );
   const { items = [], isLoading, reload, more } = deliveries;
@@ -114,6 +115,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
     { of: ["webhook"], on: () => true, isPolled: true },
   );
   const failingCount = failing.items?.length ?? 0;
+  const counted = failing.more ? `${failingCount}+` : failingCount;
   const next = items.flatMap(({ nextAttemptAt }) => nextAttemptAt ?? []).sort()[0];
   useEffect(() => {
     if (isLoading || !isLive.value || !next) return;
@@ -134,7 +136,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
   const resendFailed = (
     <ActionButton
       action={{
-        label: `Resend ${failing.more ? `${failingCount}+` : failingCount} that failed`,
+        label: `Resend ${counted} that failed`,
         scope: "webhooks:write",
         run: () => replay(webhook, "failed"),
       }}
@@ -163,7 +165,13 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
             <p>Each event sent to this endpoint appears here with every attempt and response.</p>
           </Empty>
         ) : (
-          <Segments class="start" label="Show" options={TABS} chosen={tab} onChoose={chooseTab} />
+          <Segments
+            class="start"
+            label="Show"
+            options={{ ...TABS, ...(failingCount > 0 && { failing: `${TABS.failing} ${counted}` }) }}
+            chosen={tab}
+            onChoose={chooseTab}
+          />
         )}
         {tab !== "all" && deliveries.items?.length === 0 && (
           <p class="quiet">{more ? "No matches so far" : "No matching deliveries"}</p>

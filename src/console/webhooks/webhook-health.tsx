@@ -40,8 +40,6 @@ export function HealthBadge({ webhook: { health, disabledReason, lastDay, lastRe
   return attemptsOf(lastDay) > 0 ? <span class="badge good">Healthy</span> : <span class="badge">Enabled</span>;
 }
 
-/** The beginning of a response, which may be a page of HTML. */
-const SHOWN_CHARACTERS = 200;
 const HOURS = 24;
 const HOUR_MILLISECONDS = 3_600_000;
 const STEP = 4;
@@ -55,7 +53,17 @@ export function DayBars({ webhook: { lastDay } }: { webhook: Webhook }) {
   const first = Math.floor(Date.now() / HOUR_MILLISECONDS) - HOURS + 1;
   return (
     <div class="two-lines">
-      <svg class="delivery-bars" viewBox={`0 0 ${HOURS * STEP} ${HEIGHT}`} aria-hidden="true">
+      <svg class="delivery-bars wide-only" viewBox={`0 0 ${HOURS * STEP} ${HEIGHT}`} aria-hidden="true">
+        {Array.from({ length: HOURS }, (_, hour) => (
+          <rect
+            key={hour}
+            style={{ fill: "var(--line-strong)" }}
+            x={hour * STEP}
+            y={HEIGHT - 1}
+            width={STEP - 1}
+            height={1}
+          />
+        ))}
         {hours.map((hour) => {
           const x = (Date.parse(hour.startsAt) / HOUR_MILLISECONDS - first) * STEP;
           const bar = (count: number, status: string) => {
@@ -92,24 +100,21 @@ export function DayCounts({ webhook: { lastDay } }: { webhook: Webhook }) {
 export const NextAttempt = ({ at }: { at: string }) =>
   Date.parse(at) <= Date.now() ? <>soon</> : <Time at={at} isRelative />;
 
-/** Since when an endpoint fails, with its latest response and the time of the next attempt. */
+/** Since when an endpoint fails, with its latest result and the time of the next attempt. */
 export function FailingSince({ webhook, next }: { webhook: Webhook; next: string | undefined }) {
   const { failingSince, lastResult } = webhook;
   return (
-    <>
-      <p>
-        <strong>
-          Failing{failingSince && " since "}
-          {failingSince && <Time at={failingSince} />}.
-        </strong>{" "}
-        {lastResult && `${resultOf(lastResult)}. `}
-        {next && (
-          <>
-            Next attempt <NextAttempt at={next} />.
-          </>
-        )}
-      </p>
-      {lastResult?.responseBody && <pre class="json">{lastResult.responseBody.slice(0, SHOWN_CHARACTERS)}</pre>}
-    </>
+    <p>
+      <strong>
+        Failing{failingSince && " since "}
+        {failingSince && <Time at={failingSince} />}.
+      </strong>{" "}
+      {lastResult && `${resultOf(lastResult)}. `}
+      {next && (
+        <>
+          Next attempt <NextAttempt at={next} />.
+        </>
+      )}
+    </p>
   );
 }

@@ -6,6 +6,7 @@ import { href } from "../framework/router.ts";
 import { client } from "../framework/session.ts";
 import { useData } from "../framework/store.ts";
 import { Copyable } from "../parts/copy.tsx";
+import { copyAsCurl } from "../parts/curl.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { RecordPage } from "../parts/record-page.tsx";
 import { Time } from "../parts/values.tsx";
@@ -25,9 +26,10 @@ const actionsOf = (webhook: Webhook): Action[] => {
   const scope = "webhooks:write";
   return [
     { label: "Edit", icon: "edit", scope, run: () => editWebhook(webhook) },
-    { label: "Replay…", scope, run: () => replay(webhook, "since") },
+    { label: "Replay", scope, run: () => replay(webhook, "since") },
     { label: "Rotate secret", icon: "refresh", scope, run: () => rotateSecret(webhook) },
     { label: webhook.status === "enabled" ? "Disable" : "Enable", scope, run: () => toggle(webhook) },
+    copyAsCurl({ path: `/auth/v1/webhooks/${webhook._id}/deliveries` }),
     { label: "Delete", icon: "trash", scope, isDangerous: true, run: () => deleteWebhook(webhook) },
   ];
 };
@@ -51,7 +53,6 @@ export function WebhookPage({ id }: { id: string }) {
       of={loaded}
       titleOf={nameOfWebhook}
       subtitle={({ url }) => <bdi>{url}</bdi>}
-      call={{ path: `/auth/v1/webhooks/${id}/deliveries` }}
       buttons={() => [{ label: "Send test event", scope: "webhooks:write", run: test }]}
       actions={actionsOf}
       scopes={["webhooks:write"]}
@@ -61,8 +62,7 @@ export function WebhookPage({ id }: { id: string }) {
           <div role="status" class="result">
             {response && (
               <div class="card stack">
-                <h2>Test response</h2>
-                <AttemptFacts attempt={response} />
+                <AttemptFacts label="Test event:" attempt={response} />
               </div>
             )}
           </div>

@@ -21,15 +21,17 @@ export async function POST(request) {
 
 export const eventsOf = ({ types }: Webhook): string => types?.map(labelOf).join(", ") ?? "All events";
 
+/** Those that need somebody come first. */
+const rankOf = ({ health }: Webhook) => Number(health !== "failing");
+
 export function Webhooks({ create }: PageProps) {
   const webhooks = useWebhooks();
   return (
     <ListPage
       title="Webhooks"
       main={create}
-      call={{ path: "/auth/v1/webhooks" }}
       scopes={["webhooks:write"]}
-      of={webhooks}
+      of={{ ...webhooks, items: webhooks.items?.toSorted((a, b) => rankOf(a) - rankOf(b)) }}
       empty={
         <Empty title="No webhooks yet">
           <p>

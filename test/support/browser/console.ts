@@ -103,6 +103,11 @@ export const test = base.extend("at", ({ openPage }) => openerOf(openPage));
 /** See `exhaustive` of support.ts. */
 export const exhaustive = test.runIf(isExhaustive);
 
+/** Starts to choose what is uploaded, by the button that adds files. */
+export async function startUpload(page: Page, action = "Upload files"): Promise<void> {
+  await chooseAction(page, "Add", action);
+}
+
 /** Chooses an action from the menu of a record: "Revoke" from "Actions for Web player". */
 export async function chooseAction(page: Page, menu: string, action: string): Promise<void> {
   await page.getByRole("button", { name: menu, exact: true }).click();

@@ -151,10 +151,11 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
     {
       task: "Upload a folder",
       before: "1 + chooser",
-      goal: "1 + chooser",
+      goal: "2 + chooser",
       start: "/console/files",
       perform: async (user) => {
-        await user.choose(user.button("Upload folder"), season);
+        await user.click(user.button("Add"));
+        await user.choose(user.page.getByRole("menuitem", { name: "Upload folder" }), season);
         await user.link("Season 3").waitFor();
       },
     },
