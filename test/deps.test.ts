@@ -10,7 +10,7 @@ import { buildRequest } from "./support/client.ts";
 import { DB } from "./support/databases.ts";
 import { type Deps, withBindings } from "./support/deps.ts";
 import { newTeam, startWorker, upload } from "./support/harness.ts";
-import { rowsOf } from "./support/world.ts";
+import { rowsOf } from "./support/queries.ts";
 
 /* How the Worker validates its bindings and settings. */
 

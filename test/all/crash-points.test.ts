@@ -12,24 +12,15 @@ import { type Change, withoutHashing } from "../support/deps.ts";
 import { included, type Place, type Run, runEveryFault, type Scenario } from "../support/faults.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { metadataOf, newSession, OPERATOR, snapshot } from "../support/harness.ts";
+import { expectErased, expectSettled } from "../support/invariants.ts";
+import { type Row, rowsOf } from "../support/queries.ts";
 import { newEmail, PASSWORD } from "../support/routes.ts";
 import { objectBeside } from "../support/rows.ts";
 import { streamOf } from "../support/streams.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
 import { createEvent, eventsOf, type Hook, idOf, newHook, runAlarmOf, statusesOf } from "../support/webhooks.ts";
-import {
-  encodeForm,
-  expectErased,
-  expectSettled,
-  type Form,
-  must,
-  type Outcome,
-  type Row,
-  rowsOf,
-  UNAVAILABLE,
-  World,
-} from "../support/world.ts";
+import { encodeForm, type Form, must, type Outcome, UNAVAILABLE, World } from "../support/world.ts";
 
 /* Crash points of everything but resumable uploads. support/faults.ts says which faults run. */
 

@@ -7,11 +7,12 @@ import { ProxiedBindings } from "../support/bindings.ts";
 import { MEBIBYTE, patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer, Team } from "../support/client.ts";
 import { OPERATOR } from "../support/harness.ts";
+import { expectErased, expectSettled, expectSound } from "../support/invariants.ts";
 import { teamsByDatabase } from "../support/stores.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { offsetOf } from "../support/tus.ts";
 import { Uploader } from "../support/uploader.ts";
-import { encodeForm, expectErased, expectSettled, expectSound, must, World } from "../support/world.ts";
+import { encodeForm, must, World } from "../support/world.ts";
 
 /*
  * Random sequences of steps by clients, the queue, the clock, and dying Workers for one team, compared with a model in

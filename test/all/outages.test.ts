@@ -12,10 +12,12 @@ import { ALL_DATABASES } from "../support/databases.ts";
 import { type Change, compose, readDeps, withDatabases, withoutHashing, withoutJobs } from "../support/deps.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { dataOf, expectNoFiles, newTeam, newUser, type Team, upload } from "../support/harness.ts";
+import { expectSettled, expectSound } from "../support/invariants.ts";
+import { rowsOf } from "../support/queries.ts";
 import { newEmail, newRecord, PASSWORD, pathTo, type Route, requestFor, routes, tokenFor } from "../support/routes.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { create, locationOf, patch } from "../support/tus.ts";
-import { encodeForm, expectSettled, expectSound, must, rowsOf, UNAVAILABLE, World } from "../support/world.ts";
+import { encodeForm, must, UNAVAILABLE, World } from "../support/world.ts";
 
 /*
  * Outages of D1, R2 and the Queue, on every route. A failure of a binding is hidden by a retry or returned as 503

@@ -9,11 +9,12 @@ import { DB } from "../support/databases.ts";
 import type { Change } from "../support/deps.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { metadataOf, newKey, read, type Team } from "../support/harness.ts";
+import { expectSettled, expectSound } from "../support/invariants.ts";
 import { objectBeside } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { MINUTE } from "../support/time.ts";
-import { expectSettled, expectSound, must, World } from "../support/world.ts";
+import { must, World } from "../support/world.ts";
 
 /* The objects beside a file: their rows, keys and bytes. waveforms/waveforms and transcripts/transcripts show what callers get. */
 

@@ -17,8 +17,10 @@ import type { Team } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
 import type { Deps } from "../support/deps.ts";
 import { newTeam, processed, queueing, upload } from "../support/harness.ts";
+import { expectSettled } from "../support/invariants.ts";
+import { type Row, rowsOf } from "../support/queries.ts";
 import { Uploader } from "../support/uploader.ts";
-import { expectSettled, must, type Row, rowsOf, World } from "../support/world.ts";
+import { must, World } from "../support/world.ts";
 
 /* The queue consumer. Some tests deliver messages themselves instead of the queue. D1 and R2 are always the real ones. */
 

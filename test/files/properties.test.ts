@@ -30,9 +30,10 @@ import {
   usageOf,
   withSettings,
 } from "../support/harness.ts";
+import { expectSettled } from "../support/invariants.ts";
 import { startLimited } from "../support/limits.ts";
 import { create, idOf, locationOf, patch as sendBytes } from "../support/tus.ts";
-import { expectSettled, World } from "../support/world.ts";
+import { World } from "../support/world.ts";
 
 /* Names, folders, references, tags and metadata of files: setting them, finding files by them, and batches. */
 

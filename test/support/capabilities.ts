@@ -1,4 +1,4 @@
-import type { Invariant } from "./invariant.ts";
+import type { Invariant } from "./capability-invariant.ts";
 import type { ObjectClass } from "./objects.ts";
 import { SEARCH_OBJECTS, searchInvariant } from "./search-objects.ts";
 import { WEBHOOK_OBJECTS, webhookInvariant } from "./webhook-objects.ts";

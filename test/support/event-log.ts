@@ -1,12 +1,9 @@
 import { expect } from "vitest";
 import { invariants, withResults } from "./capabilities.ts";
 import { DB } from "./databases.ts";
-import type { Row } from "./world.ts";
+import { hasEnded, isHidden, type Row } from "./queries.ts";
 
 /* Invariants of a team's event log: each change has exactly one event, in the order of the changes. */
-
-export const hasEnded = ({ status }: Row) => status === "completed" || status === "failed";
-export const isHidden = ({ status }: Row) => status === "receiving" || status === "deleting";
 
 /**
  * The events that can follow in each state of a file, and the state after them. A held file is not deleted, and stays in the

@@ -1,14 +1,16 @@
 import { expect } from "vitest";
 import { type Fault, MOMENTS, ProxiedBindings } from "./bindings.ts";
 import type { Team } from "./client.ts";
+import { expectErased, expectSettled, expectSound } from "./invariants.ts";
+import type { Row } from "./queries.ts";
 import { emptyStores } from "./stores.ts";
 import { isExhaustive } from "./tiers.ts";
-import { expectErased, expectSettled, expectSound, type Row, World } from "./world.ts";
+import { World } from "./world.ts";
 
 /*
  * Crash points. A scenario first runs without a fault, which counts its calls to D1, R2 and the queues. Then it runs once
  * per fault, each time in a separate team: a call fails or the Worker dies, before or after the call takes effect. Then
- * the bindings work again, days pass, the recovery job runs, and the invariants of support/world.ts must hold.
+ * the bindings work again, days pass, the recovery job runs, and the invariants of support/invariants.ts must hold.
  *
  * `npm run test:all` enumerates every fault of every call of every scenario. `ProxiedBindings.everyFault` omits only faults
  * with the same rows, objects and response as another one. `npm test` runs the representative scenarios: every death of the

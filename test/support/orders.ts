@@ -2,9 +2,11 @@ import type fc from "fast-check";
 import { expect } from "vitest";
 import { type PendingCall, ProxiedBindings } from "./bindings.ts";
 import type { Place } from "./faults.ts";
+import { expectErased, expectSettled, expectSound } from "./invariants.ts";
+import type { Row } from "./queries.ts";
 import { emptyStores } from "./stores.ts";
 import { isExhaustive } from "./tiers.ts";
-import { expectErased, expectSettled, expectSound, type Row, World } from "./world.ts";
+import { World } from "./world.ts";
 
 /*
  * Orders of calls. Several invocations run at once, and each of their calls to D1, R2, queues and objects waits until it is
@@ -164,7 +166,7 @@ export interface Race<S> {
   acts: ((state: S, bindings: ProxiedBindings, place: Place) => Promise<ActOutcome>)[];
   /** Exactly the combinations of outcomes to which orders lead, such as `200 not_found`. */
   outcomes?: string[];
-  /** Checks the state right after the acts, besides the invariants of support/world.ts. */
+  /** Checks the state right after the acts, besides the invariants of support/invariants.ts. */
   verify?(raced: Raced<S>): void | Promise<void>;
   /** Checks the state once the recovery job has run. */
   verifySettled?(rows: Row[], raced: Raced<S>): void | Promise<void>;

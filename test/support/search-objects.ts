@@ -2,8 +2,8 @@ import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { createSearchIndexes } from "../../src/search/indexes.ts";
 import { RESTART_MILLISECONDS, TeamIndex } from "../../src/search/team-index.ts";
+import type { Invariant } from "./capability-invariant.ts";
 import { DB } from "./databases.ts";
-import type { Invariant } from "./invariant.ts";
 import { inObject, isEmptyObject, type ObjectClass } from "./objects.ts";
 
 /* The indexes of teams, and what always holds of them. */

@@ -3,8 +3,8 @@ import { expect } from "vitest";
 import { RESTART_MILLISECONDS, WebhookOutbox } from "../../src/webhooks/outbox.ts";
 import { createOutboxes, keyOf } from "../../src/webhooks/outboxes.ts";
 import type { WebhookKey } from "../../src/webhooks/webhooks.schema.ts";
+import type { Invariant } from "./capability-invariant.ts";
 import { DB } from "./databases.ts";
-import type { Invariant } from "./invariant.ts";
 import { inObject, isEmptyObject, type ObjectClass } from "./objects.ts";
 
 /* The objects of webhooks, and what always holds of webhooks. */

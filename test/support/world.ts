@@ -21,15 +21,13 @@ import { handleJob, startRecovery } from "../../src/upkeep/consumer.ts";
 import { type Recovered, recover } from "../../src/upkeep/recovery.ts";
 import { STALL_CHECK_MILLISECONDS } from "../../src/uploads/appending.ts";
 import { type Multipart, ProxiedBindings } from "./bindings.ts";
-import { sha256 } from "./bytes.ts";
-import { areFinished, invariants, objectClasses } from "./capabilities.ts";
+import { objectClasses } from "./capabilities.ts";
 import { type Answer, type CallOptions, createCall, form, foundTeam, type Team } from "./client.ts";
-import { ALL_DATABASES, DATABASES, DB, nextDatabase } from "./databases.ts";
+import { ALL_DATABASES, DATABASES, nextDatabase } from "./databases.ts";
 import { ACCEPTED_REPLY, type Change, type Deps, readDeps, type Settings, withBindings } from "./deps.ts";
-import { eventLogQueries, expectFinished, expectOneEventPerChange, hasEnded, isHidden } from "./event-log.ts";
 import { OPERATOR } from "./harness.ts";
 import { type Alarm, inObject, namespaceWith, type ObjectClass, type OpenObject, storageWith } from "./objects.ts";
-import { tablesOfTeams } from "./stores.ts";
+import { hasUnfinished, interruptFile } from "./queries.ts";
 
 /*
  * A `World` is everything outside of an invocation of the Worker: a clock that a test advances, and queues that deliver
@@ -179,11 +177,11 @@ export class World {
     },
   } as unknown as Queue;
 
-  /** Returns the dependencies of one invocation in the world's own database. `after` gets the promises of `waitUntil`. */
   /** The emails that were sent. */
   readonly mails: Parameters<Mailer["send"]>[0][] = [];
   mailer: Mailer = { send: async (mail) => void this.mails.push(mail) };
 
+  /** Returns the dependencies of one invocation in the world's own database. `after` gets the promises of `waitUntil`. */
   deps(
     bindings = new ProxiedBindings(),
     after: (work: Promise<unknown>) => void = () => undefined,
@@ -371,32 +369,7 @@ export class World {
   /** Changes a stored file as if its upload, job or deletion had died in that state. */
   async interrupt(id: string, state: string, dueInMilliseconds = 0): Promise<void> {
     this.messages = this.messages.filter((message) => message !== id);
-    // The events of a removed file are incomplete.
-    const hasNoEvents = state === "receiving" || state === "deleting";
-    const dueAt = this.system.now() + dueInMilliseconds;
-    const leave = (insert: string) => [
-      DB.prepare(`${insert} from files where id = ?2`).bind(dueAt, id),
-      DB.prepare("delete from files where id = ?").bind(id),
-    ];
-    const change =
-      state === "deleting"
-        ? leave(`insert into removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, due_at)
-            select team_id, id, user_id, original_name, size_bytes, reserved_bytes, ?1`)
-        : state === "receiving"
-          ? // A receipt has the idempotency key.
-            leave(`insert or replace into uploads (team_id, file_id, key_id, user_id, is_public, original_name, size_bytes, reserved_bytes,
-                created_at, updated_at, due_at, idempotency_key)
-              select team_id, id, key_id, user_id, 0, original_name, reserved_bytes, reserved_bytes, created_at, updated_at, ?1,
-                (select idempotency_key from uploads where file_id = id)`)
-          : [
-              DB.prepare(
-                "update files set status = ?1, due_at = ?2, lease_ends_at = iif(?1 = 'processing', ?2, null) where id = ?3",
-              ).bind(state, dueAt, id),
-            ];
-    await DB.batch([
-      ...change,
-      DB.prepare("delete from events where subject_id = ? and ?").bind(id, Number(hasNoEvents)),
-    ]);
+    await interruptFile(id, state, this.system.now() + dueInMilliseconds);
   }
 
   /**
@@ -506,236 +479,4 @@ export class World {
       if (!(await hasUnfinished(teamIds))) return;
     }
   }
-}
-
-export interface Row {
-  folder: string;
-  id: string;
-  team_id: string;
-  original_name: string;
-  status: string;
-  reserved_bytes: number;
-  has_transcript: 0 | 1;
-  is_public: 0 | 1;
-  /** Null during the upload, like `sha256` and `etag`. */
-  size_bytes: number | null;
-  sha256: string | null;
-  etag: string | null;
-  failure_code: string | null;
-  audio: string | null;
-  idempotency_key: string | null;
-  attempts: number;
-  due_at: number | null;
-  trashed_at: number | null;
-  /** JSON: what a file in the trash was, else null. */
-  file: string | null;
-  hold: string | null;
-  version: number;
-}
-
-const UNFINISHED_STATES = ["pending", "processing"];
-
-/** Queries of the rows of a team in `files` and in `removed`, and of its uploads that are not receipts. */
-const fileQueries = (teamId: string): D1PreparedStatement[] => [
-  ...["files", "removed"].map((table) =>
-    DB.prepare(`select * from ${table} where team_id = ? order by id`).bind(teamId),
-  ),
-  DB.prepare(
-    `select *, file_id as id, null as size_bytes, null as sha256, null as hold
-     from uploads where team_id = ? and status <> 'committed' order by id`,
-  ).bind(teamId),
-];
-/**
- * The rows of the three tables. A file that has left `files` has the status `deleting`, and so has a canceled upload, which only
- * tests know.
- */
-const rowsIn = ([files = [], removed = [], uploads = []]: Row[][]): Row[] =>
-  [
-    ...files.map((row) => ({ ...row, trashed_at: null, file: null, is_public: 0 as const })),
-    ...removed.map((row) => ({ ...JSON.parse(row.file ?? "{}"), ...row, status: "deleting", is_public: 0 })),
-    ...uploads.map((row) => ({
-      ...row,
-      status: row.status === "receiving" ? "receiving" : "deleting",
-      trashed_at: null,
-      file: null,
-    })),
-  ].sort((a, b) => (a.id < b.id ? -1 : 1));
-
-/** The rows of a team's files, also of those that have left. */
-export async function rowsOf(teamId: string): Promise<Row[]> {
-  return rowsIn((await DB.batch<Row>(fileQueries(teamId))).map(({ results }) => results));
-}
-
-/** Nothing is left to do for a file, until someone changes it. A held one stays in the trash. */
-const isAtRest = (row: Row) => hasEnded(row) || (row.trashed_at !== null && row.hold !== null);
-
-async function hasUnfinished(teamIds: string[]): Promise<boolean> {
-  for (let i = 0; i < teamIds.length; i += 90) {
-    const batch = teamIds.slice(i, i + 90);
-    const teams = `team_id in (${batch.map((_, at) => `?${at + 1}`).join()})`;
-    const row = await DB.prepare(
-      `select 1 from files where ${teams} and status in ('${UNFINISHED_STATES.join("','")}')
-       union all select 1 from removed where ${teams} and hold is null
-       union all select 1 from uploads where ${teams}
-       union all select 1 from (select team_id, due_at from measurements union all select team_id, due_at from file_objects)
-         where ${teams} and due_at is not null
-       union all select 1 from teams where ${teams.replace("team_id", "id")} and status = 'deleting' limit 1`,
-    )
-      .bind(...batch)
-      .first();
-    if (row) return true;
-    if (!(await areFinished(batch))) return true;
-  }
-  return false;
-}
-
-/** SHA-256 by etag, which depends only on the bytes and their parts, so that each content is read once. */
-const digests = new Map<string, string>();
-
-async function digestOf(object: R2Object | undefined): Promise<string | undefined> {
-  if (!object) return undefined;
-  const known = digests.get(object.etag);
-  if (known) return known;
-  const stored = await env.BUCKET.get(object.key);
-  if (!stored) return undefined;
-  const digest = sha256(await stored.arrayBuffer());
-  digests.set(object.etag, digest);
-  return digest;
-}
-
-type FileId = { file_id: string };
-/** The resumable uploads of the team of a row of `teams` that have not ended. */
-const UNFINISHED = "uploads where team_id = teams.id and status <> 'committed' and secret_hash is not null";
-type ObjectRow = FileId & { kind: string; version: string; state: string; reserved_bytes: number };
-
-/**
- * Asserts the invariants of a team, which hold at any moment, whatever died. Set `bytesLost` if the test itself removed
- * bytes. @returns the rows of the team's files
- */
-export async function expectSound(
-  teamId: string,
-  { checkBytes = false, bytesLost = false, hasUploads = true, isFinished = false } = {},
-): Promise<Row[]> {
-  // List the objects first, because a row is always inserted before its object.
-  const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
-  const of = (sql: string) => DB.prepare(sql).bind(teamId);
-  const [files, removed, arriving, uploads, beside, parts, [usage], ...eventLog] = (
-    await DB.batch<Record<string, unknown>>([
-      ...fileQueries(teamId),
-      of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
-      of("select * from file_objects where team_id = ?"),
-      // A part has no team, but its upload has one.
-      DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
-      of(`select files, bytes, trash_files, trash_bytes, public_bytes,
-        links - (select count(*) from links where team_id = teams.id) as extra_links,
-        (select count(*) from links where team_id = teams.id
-          and not exists (select 1 from files where team_id = links.team_id and id = file_id)
-          and not exists (select 1 from removed where team_id = links.team_id and id = file_id and trashed_at is not null)) as lost_links,
-        folders - (select count(*) from folders where team_id = teams.id) as extra_folders,
-        unfinished_uploads - (select count(*) from ${UNFINISHED}) as extra_unfinished,
-        visitor_uploads - (select count(*) from ${UNFINISHED} and is_public) as extra_of_visitors,
-        (select count(*) from visitors where team_id = teams.id
-          and unfinished_uploads <> (select count(*) from ${UNFINISHED} and visitor_id = visitors.id)) as wrong_visitors,
-        (select count(*) from users where team_id = teams.id
-          and unfinished_uploads <> (select count(*) from ${UNFINISHED} and user_id = users.id)) as wrong_users
-        from teams where id = ?`),
-      ...eventLogQueries(teamId),
-    ])
-  ).map(({ results }) => results) as [Row[], Row[], Row[], FileId[], ObjectRow[], object[], object[], ...unknown[][]];
-  const rows = rowsIn([files, removed, arriving]);
-  expect(parts, "parts without an upload").toEqual([]);
-  if (!hasUploads) expect(uploads, "remaining uploads").toEqual([]);
-  const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;
-  const besideKeyOf = ({ file_id, kind, version }: ObjectRow) => `${teamId}/${file_id}/${kind}/${version}`;
-  const keys = new Set([...rows.map(keyOf), ...beside.map(besideKeyOf)]);
-  const chunkPrefixes = uploads.map((upload) => `${teamId}/${upload.file_id}.`);
-  expect(
-    objects.filter(({ key }) => !keys.has(key) && !chunkPrefixes.some((prefix) => key.startsWith(prefix))),
-    "objects without a row",
-  ).toEqual([]);
-  const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);
-  const ofPublicKeys = rows.filter((row) => row.size_bytes === null && row.is_public === 1);
-  const publicBytes = ofPublicKeys.reduce((sum, row) => sum + row.reserved_bytes, 0);
-  const trashed = rows.filter((row) => row.trashed_at !== null);
-  const trash = { trash_files: trashed.length, trash_bytes: trashed.reduce((sum, row) => sum + row.reserved_bytes, 0) };
-  const ofUploads = { extra_unfinished: 0, extra_of_visitors: 0, wrong_visitors: 0, wrong_users: 0 };
-  const extra = { extra_links: 0, lost_links: 0, extra_folders: 0, ...ofUploads };
-  const unused = { files: 0, bytes: 0, trash_files: 0, trash_bytes: 0, public_bytes: 0, ...extra };
-  expect(usage ?? unused, "the team's usage is the sum of the rows").toEqual({
-    ...unused,
-    files: rows.length,
-    bytes,
-    ...trash,
-    public_bytes: publicBytes,
-  });
-  expectOneEventPerChange(rows, eventLog);
-  if (isFinished) await expectFinished(teamId, eventLog);
-  for (const row of rows) {
-    expect(row.due_at !== null, `whether a file that is ${row.status} is due`).toBe(!hasEnded(row));
-    if ((isHidden(row) && row.trashed_at === null) || bytesLost) continue;
-    const own = beside.filter(({ file_id, state }) => file_id === row.id && state !== "replaced");
-    const besideBytes = own.reduce((sum, one) => sum + one.reserved_bytes, 0);
-    expect(row.reserved_bytes, "a file counts with the objects beside it").toBe((row.size_bytes ?? 0) + besideBytes);
-    const hasTranscript = own.some(({ kind, state }) => kind === "transcript" && state === "current");
-    expect(row.has_transcript, "a file says whether it has a transcript").toBe(Number(hasTranscript));
-    const stored = objects.map(({ key }) => key);
-    for (const one of own) {
-      if (one.state === "current") expect(stored, "a current object is stored").toContain(besideKeyOf(one));
-    }
-    const object = objects.find(({ key }) => key === keyOf(row));
-    expect([object?.size, object?.etag], "a listed file, or one in the trash, has its bytes").toEqual([
-      row.size_bytes,
-      row.etag,
-    ]);
-    // A file that was uploaded in parts has no digest until it is processed, and in the trash it isn't.
-    if (!checkBytes || (row.trashed_at !== null && row.sha256 === null)) continue;
-    expect(await digestOf(object), "a listed file, or one in the trash, has exactly its bytes").toBe(row.sha256);
-  }
-  return rows;
-}
-
-/** Asserts that every multipart upload with an id in D1 is over. R2 itself removes the others. */
-async function expectNoMultipart({ multiparts }: World, teamId: string): Promise<void> {
-  for (const { key, id, isKnown } of multiparts) {
-    if (!isKnown || !key.startsWith(`${teamId}/`)) continue;
-    const sent = env.BUCKET.resumeMultipartUpload(key, id).uploadPart(1, "x");
-    await expect(sent, "the multipart upload is over").rejects.toThrow("(10024)");
-  }
-}
-
-/** Asserts that no file is unfinished, once the bindings work again and the recovery job has run. */
-export async function expectSettled(
-  teamId: string,
-  { bytesLost = false, world }: { bytesLost?: boolean; world?: World } = {},
-): Promise<Row[]> {
-  // If days have passed in a world, uploads have also been deleted.
-  const rows = await expectSound(teamId, {
-    checkBytes: true,
-    bytesLost,
-    ...(world && { hasUploads: false, isFinished: true }),
-  });
-  if (world) await expectNoMultipart(world, teamId);
-  if (world) for (const invariant of invariants) await invariant.expectSettled(teamId, [...world.objects.values()]);
-  expect(
-    rows.filter((row) => !isAtRest(row)).map(({ status }) => status),
-    "unfinished files",
-  ).toEqual([]);
-  return rows;
-}
-
-/** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
-export async function expectErased(teamId: string, world: World): Promise<void> {
-  const tables = await tablesOfTeams();
-  const [team, parts, ...others] = await DB.batch([
-    DB.prepare("select * from teams where id = ?").bind(teamId),
-    DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
-    ...tables.map((table) => DB.prepare(`select * from ${table} where team_id = ?`).bind(teamId)),
-  ]);
-  expect(team?.results, "the team").toEqual([]);
-  expect(parts?.results, "parts without an upload").toEqual([]);
-  for (const [i, { results }] of others.entries()) expect(results, tables[i]).toEqual([]);
-  const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
-  expect(objects.map(({ key }) => key)).toEqual([]);
-  await expectNoMultipart(world, teamId);
-  for (const invariant of invariants) await invariant.expectSettled(teamId, [...world.objects.values()]);
 }

@@ -16,9 +16,10 @@ import {
   type Team,
   upload,
 } from "../support/harness.ts";
+import { expectSettled, expectSound } from "../support/invariants.ts";
 import { objectBeside } from "../support/rows.ts";
 import { MINUTE } from "../support/time.ts";
-import { expectSettled, expectSound, must } from "../support/world.ts";
+import { must } from "../support/world.ts";
 
 const MAX_BYTES = 2 * 1024 * 1024;
 const UPLOADS = "/docs/v1/uploads";

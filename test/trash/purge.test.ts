@@ -8,12 +8,14 @@ import { DB } from "../support/databases.ts";
 import { beforeWrite, type Change, withBatch, withDatabases } from "../support/deps.ts";
 import { worldTest } from "../support/fixtures.ts";
 import { dataOf, eventsOf, idsIn, metadataOf, newMember, OPERATOR, read, usageOf } from "../support/harness.ts";
+import { expectErased, expectSettled, expectSound } from "../support/invariants.ts";
+import { rowsOf } from "../support/queries.ts";
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { DAY, HOUR, MINUTE } from "../support/time.ts";
 import { Uploader } from "../support/uploader.ts";
-import { encodeForm, expectErased, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
+import { encodeForm, must, World } from "../support/world.ts";
 
 /* The recovery job's work on the trash, retention and holds; and deletions during other work. */
 

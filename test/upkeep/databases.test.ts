@@ -5,7 +5,9 @@ import { ALL_DATABASES, DB, databaseWith } from "../support/databases.ts";
 import { withDatabases } from "../support/deps.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { newUser } from "../support/harness.ts";
-import { encodeForm, expectSettled, must, rowsOf, World } from "../support/world.ts";
+import { expectSettled } from "../support/invariants.ts";
+import { rowsOf } from "../support/queries.ts";
+import { encodeForm, must, World } from "../support/world.ts";
 
 /* The recovery job with several databases, with a full one, and what rows take. */
 

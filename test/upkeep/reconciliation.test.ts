@@ -6,11 +6,12 @@ import type { Team } from "../support/client.ts";
 import { databaseWith } from "../support/databases.ts";
 import { worldTest } from "../support/fixtures.ts";
 import { OPERATOR } from "../support/harness.ts";
+import { expectSound } from "../support/invariants.ts";
 import { objectBeside } from "../support/rows.ts";
 import { emptyStores, tableNames } from "../support/stores.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { DAY, HOUR, MINUTE } from "../support/time.ts";
-import { encodeForm, expectSound, must, World } from "../support/world.ts";
+import { encodeForm, must, World } from "../support/world.ts";
 
 /*
  * Restoring the database to an earlier moment, as with D1's Time Travel. Random sequences of uploads, deletions, restored

@@ -18,12 +18,14 @@ import type { Team } from "../support/client.ts";
 import { DB, databaseWith } from "../support/databases.ts";
 import { type Deps, sink } from "../support/deps.ts";
 import { worldTest as test } from "../support/fixtures.ts";
+import { expectSettled, expectSound } from "../support/invariants.ts";
+import { rowsOf } from "../support/queries.ts";
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { Uploader } from "../support/uploader.ts";
-import { expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
+import { must, World } from "../support/world.ts";
 
 /* The recovery job works on the rows of every team, so each test starts with none. */
 

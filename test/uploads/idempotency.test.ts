@@ -3,8 +3,10 @@ import { describe, expect } from "vitest";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { type Answer, newKey, type Team } from "../support/harness.ts";
+import { expectSettled, expectSound } from "../support/invariants.ts";
+import { rowsOf } from "../support/queries.ts";
 import { DAY, MINUTE } from "../support/time.ts";
-import { encodeForm, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
+import { encodeForm, must, World } from "../support/world.ts";
 
 /* Uploads with an Idempotency-Key: the same key in the same team stores one file within 24 hours. */
 

@@ -15,10 +15,12 @@ import { DB } from "../support/databases.ts";
 import type { Change, Deps } from "../support/deps.ts";
 import { included, type Run, runEveryFault, type Scenario } from "../support/faults.ts";
 import { worldTest as test } from "../support/fixtures.ts";
+import { expectSettled } from "../support/invariants.ts";
+import { type Row, rowsOf } from "../support/queries.ts";
 import { MINUTE } from "../support/time.ts";
 import { offsetOf } from "../support/tus.ts";
 import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
-import { expectSettled, must, type Outcome, type Row, rowsOf, World } from "../support/world.ts";
+import { must, type Outcome, World } from "../support/world.ts";
 
 /*
  * Crash points of resumable uploads. support/faults.ts says which faults run. After a fault, the client gets the offset

@@ -35,9 +35,10 @@ import {
   usageOf,
   withSettings,
 } from "../support/harness.ts";
+import { expectSettled } from "../support/invariants.ts";
 import { fileForm, sendForm } from "../support/raw-form.ts";
 import { create, locationOf, patch } from "../support/tus.ts";
-import { encodeForm, expectSettled, must, World } from "../support/world.ts";
+import { encodeForm, must, World } from "../support/world.ts";
 
 /* Form uploads: the form, its limits, and the storage quota. */
 

@@ -7,9 +7,10 @@ import { deathAt, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { dataOf, metadataOf, newKey, read, type Team } from "../support/harness.ts";
+import { expectSettled } from "../support/invariants.ts";
 import { objectBeside } from "../support/rows.ts";
 import { DAY, HOUR } from "../support/time.ts";
-import { expectSettled, must, World } from "../support/world.ts";
+import { must, World } from "../support/world.ts";
 
 /* The queue that measures waveforms after processing. waveforms/peaks shows what it measures. */
 

@@ -17,9 +17,10 @@ import {
   type Team,
   upload,
 } from "../support/harness.ts";
+import { expectErased, expectSettled, expectSound } from "../support/invariants.ts";
 import { objectBeside } from "../support/rows.ts";
 import { MINUTE } from "../support/time.ts";
-import { expectErased, expectSettled, expectSound, must, World } from "../support/world.ts";
+import { must, World } from "../support/world.ts";
 
 /** The rounding error of a byte, as the description states it. */
 const MAX_ERROR = 0.0045;
