@@ -350,54 +350,6 @@ describe("The rows written", () => {
     for (const properties of costs) found.push(await rows(properties));
     expect(found).toEqual([0, 1, 2, 3, 5].map((more) => plain + more));
   });
-
-  test("opening a link writes no row, and reads three rows and one range of R2", async () => {
-    const { id } = await put();
-    const { response, inTotal } = await sendLinkOf(id);
-    expect(response.status).toBe(206);
-    expect(inTotal).toMatchObject({ trips: 1, rowsRead: 3, rowsWritten: 0, r2: ["get"] });
-  });
-
-  test("describing a file by its link writes no row, and reads three rows, and for a waveform one more and R2", async () => {
-    const [{ id }, { id: bare }] = [await put(), await put()];
-    const route = routeNamed("PUT /docs/v1/uploads/{id}/waveform");
-    await send(route.name, pathTo(route, id), { ...requestFor(route), token: team.token });
-    for (const [file, rowsRead, r2] of [
-      [id, 4, ["get"]],
-      [bare, 3, []],
-    ] as const) {
-      const { inTotal } = await sendLinkOf(file, true);
-      expect(inTotal).toMatchObject({ trips: 1, rowsRead, rowsWritten: 0, r2 });
-    }
-  });
-
-  test("a transcript by a link reads four rows, and R2", async () => {
-    const [{ id }, route] = [await put(), routeNamed("PUT /docs/v1/uploads/{id}/transcript")];
-    await send(route.name, pathTo(route, id), { ...requestFor(route), token: team.token });
-    const { inTotal } = await sendTranscriptOf(id);
-    expect(inTotal).toMatchObject({ trips: 1, rowsRead: 4, rowsWritten: 0, r2: ["get"] });
-  });
-
-  test("a waveform writes six rows, of which one is its event, and two more for the one that it replaces, and a deletion writes one more for each than without", async () => {
-    const [name, reading] = ["PUT /docs/v1/uploads/{id}/waveform", "GET /docs/v1/uploads/{id}/waveform"];
-    const deletion = "DELETE /docs/v1/uploads/{id}";
-    const [{ id }, { id: bare }] = [await put(), await put()];
-    const { token } = team;
-    const path = `/docs/v1/uploads/${id}/waveform`;
-    for (const isNew of [true, false]) {
-      const { inTotal } = await send(name, path, { ...requestFor(routeNamed(name)), token });
-      expect(inTotal.rowsWritten).toBe(isNew ? 6 : 8);
-      // Two are those of the search index, which follows the log of a team that has transcripts.
-      expect(inTotal.rowsRead, isNew ? "new" : "replacement").toBeLessThanOrEqual(CREDENTIAL_ROWS + 22);
-    }
-    expect((await send(reading, path, { token })).inTotal.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 3);
-    const [withTwo, without] = [
-      (await send(deletion, `/docs/v1/uploads/${id}`, { token })).inTotal,
-      (await send(deletion, `/docs/v1/uploads/${bare}`, { token })).inTotal,
-    ];
-    expect(withTwo.rowsWritten).toBe(without.rowsWritten + 2);
-    expect({ ...withTwo, rowsWritten: 0, rowsRead: 0 }).toEqual({ ...without, rowsWritten: 0, rowsRead: 0 });
-  });
 });
 
 describe("A search of transcripts", () => {
@@ -423,34 +375,10 @@ describe("A search of transcripts", () => {
   });
 });
 
-describe("The rows written for a transcript", () => {
-  const [setting, getting] = ["PUT /docs/v1/uploads/{id}/transcript", "GET /docs/v1/uploads/{id}/transcript"];
-  const set = (id: string) =>
-    send(setting, pathTo(routeNamed(setting), id), { ...requestFor(routeNamed(setting)), token: team.token });
-
-  test("are those of the file and the transcript, and of the event, and a read adds one", async () => {
-    const { id } = await put();
-    const [first, second] = [(await set(id)).inTotal, (await set(id)).inTotal];
-    // Two are those of the indexes of transcripts and of files with one. Two count its bytes until it is replaced, and two no longer.
-    expect([first.rowsWritten, second.rowsWritten]).toEqual([10, 14]);
-    expect((await send(getting, pathTo(routeNamed(getting), id), { token: team.token })).inTotal.rowsRead).toBe(
-      CREDENTIAL_ROWS + 2,
-    );
-  });
-
-  test("wake the search index, which an upload does not", async () => {
-    const sent = await put();
-    expect([sent.inTotal.objects, (await set(sent.id)).inTotal.objects]).toEqual([0, 1]);
-  });
-
-  test("are one more in the deletion of its file", async () => {
-    const deletion = "DELETE /docs/v1/uploads/{id}";
-    const [{ id }, { id: bare }] = [await put(), await put()];
-    await set(id);
-    const written = async (file: string) =>
-      (await send(deletion, `/docs/v1/uploads/${file}`, { token: team.token })).inTotal.rowsWritten;
-    expect([(await written(id)) - (await written(bare))]).toEqual([1]);
-  });
+test("A transcript wakes the search index, which an upload does not", async () => {
+  const [route, sent] = [routeNamed("PUT /docs/v1/uploads/{id}/transcript"), await put()];
+  const set = await send(route.name, pathTo(route, sent.id), { ...requestFor(route), token: team.token });
+  expect([sent.inTotal.objects, set.inTotal.objects]).toEqual([0, 1]);
 });
 
 describe("The rows written for the trash", () => {
@@ -1195,7 +1123,8 @@ describe("The statements", () => {
       await sendExample(operations.createTeam.route, team);
       return sendExample(operations.createTeam.route, team);
     },
-    describeLink: async () => sendLinkOf((await put()).id, true),
+    // With the waveform of the file.
+    describeLink: async () => sendLinkOf(await newRecord(team, routeNamed("GET /docs/v1/uploads/{id}/waveform")), true),
     openLink: async () => sendLinkOf((await put()).id),
     openTranscript: async () =>
       sendTranscriptOf(await newRecord(team, routeNamed("GET /docs/v1/uploads/{id}/transcript"))),

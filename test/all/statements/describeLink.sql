@@ -1,9 +1,10 @@
 -- describeLink: GET /docs/v1/links/{id}.{secret}
--- 1 round trip, 3 rows read, 0 written
+-- R2: get
+-- 1 round trip, 4 rows read, 0 written
 
 -- Round trip 1
 
--- the only query: 3 rows read
+-- the only query: 4 rows read
 --   SEARCH links USING PRIMARY KEY (id=?)
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
