@@ -7,7 +7,7 @@ import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { MEBIBYTE, noise, sha256 } from "../support/bytes.ts";
 import { type Fault, Line } from "../support/line.ts";
 import { newTeam, type Team, url } from "../support/team.ts";
-import { exhaustive, isExhaustive } from "../support/tiers.ts";
+import { isExhaustive } from "../support/tiers.ts";
 
 /*
  * tus-js-client against a real server, over connections with faults. It is a third-party client: this service and the
@@ -143,14 +143,4 @@ describe("A connection", () => {
       await line.close();
     },
   );
-
-  exhaustive("that breaks after every MiB still transfers a file of 8 MiB", async ({ annotate }) => {
-    const bytes = noise(8 * MEBIBYTE);
-    const line = await Line.open(url, () => ({ fault: "cut", afterBytes: MEBIBYTE }));
-    const id = await upload(line.url, bytes, bytes.length, Number.POSITIVE_INFINITY);
-    await expectStored(id, bytes, line);
-    expect(line.faults).toBeGreaterThanOrEqual(8);
-    await annotate(`${line.faults} breaks: ${line.sentBytes - bytes.length} bytes in addition to the file`);
-    await line.close();
-  });
 });
