@@ -374,10 +374,6 @@ const races: Record<string, Race<any>> = {
     `${file}/transcript`,
     { body: vttOf("a"), headers: { "Content-Type": "text/vtt" } },
   ]),
-  "a visitor's deletion of a file, and a change of it": {
-    isLikeAnother: true,
-    ...deletedByVisitor((file) => ["PATCH", file, { json: { name: "kept.wav" } }]),
-  },
   "two changes of a file's metadata": {
     isSymmetric: true,
     prepare: fileOf,
@@ -404,16 +400,6 @@ const races: Record<string, Race<any>> = {
     prepare: newKey,
     acts: [request(({ id }) => rotate(id)), request(({ id }) => revoke(id))],
     outcomes: ["200 200", "not_found 200"],
-    verify: ({ team }) => expectNoneAfter(team, "apikey.rotated", "apikey.revoked"),
-  },
-  "the rotation of a key by itself and its revocation": {
-    isLikeAnother: true,
-    prepare: newKey,
-    acts: [
-      request(({ id, key }) => [rotate(id)[0], rotate(id)[1], { ...rotate(id)[2], token: key }]),
-      request(({ id }) => revoke(id)),
-    ],
-    outcomes: ["200 200", "not_found 200", "token_invalid 200"],
     verify: ({ team }) => expectNoneAfter(team, "apikey.rotated", "apikey.revoked"),
   },
   "two rotations of a key": {
@@ -513,13 +499,6 @@ const races: Record<string, Race<any>> = {
     outcomes: ["200 not_in_trash", "not_found 200"],
     verifySettled: expectFileIf("200 not_in_trash"),
   },
-  "the return of a file from the trash and its permanent deletion": {
-    isLikeAnother: true,
-    prepare: inService(1, trashed),
-    acts: [request((id) => ["POST", `/docs/v1/trash/${id}/restore`]), request((id) => erase(id))],
-    outcomes: ["200 200", "not_found 200"],
-    verifySettled: expectFileIf(),
-  },
   "two returns of a file from the trash": {
     isSymmetric: true,
     prepare: inService(1, trashed),
@@ -587,12 +566,6 @@ const races: Record<string, Race<any>> = {
       expect(status).toBe("disabled");
       expect(await statusesOf(state)).not.toHaveProperty("pending");
     },
-  },
-  "the alarm of a webhook and its deletion": {
-    isLikeAnother: true,
-    prepare: webhookWithEvent,
-    acts: [deliveringTo, request(({ _id }: Hook) => ["DELETE", `${HOOKS}/${_id}`])],
-    outcomes: ["sent 200"],
   },
   "the move of a folder and an upload into it": {
     prepare: inFolder,
@@ -736,15 +709,6 @@ const races: Record<string, Race<any>> = {
       expect(await changesOf(team)).toBe(0);
     },
   },
-  "the moves of a folder there and back": {
-    isLikeAnother: true,
-    prepare: inFolder,
-    acts: [moving, request(() => ["PATCH", "/docs/v1/folders", { json: { folder: "new", to: "old" } }])],
-    outcomes: ["200 200"],
-    async verifySettled(_, { team }) {
-      expect(await changesOf(team)).toBe(0);
-    },
-  },
   "two uploads of a team with a place for one": {
     isSymmetric: true,
     async prepare(place) {
@@ -765,19 +729,6 @@ const races: Record<string, Race<any>> = {
     prepare: newAccount,
     acts: [loggingIn, request(({ _id }) => ["DELETE", `${USERS}/${_id}`])],
     outcomes: ["200 200", "login_failed 200"],
-    verify: expectNoSession,
-  },
-  "a logout and the deletion of its user": {
-    isLikeAnother: true,
-    prepare: async (place) => {
-      const id = await newUser(place);
-      return { id, token: await newSession(place.team, id) };
-    },
-    acts: [
-      request(({ token }) => ["POST", "/auth/v1/logout", { token }]),
-      request(({ id }) => ["DELETE", `${USERS}/${id}`]),
-    ],
-    outcomes: ["200 200", "token_invalid 200"],
     verify: expectNoSession,
   },
   "the creation of a key by a user and the deletion of that": {
@@ -823,18 +774,6 @@ const races: Record<string, Race<any>> = {
     "/docs/v1/retention",
     { json: { days: 30 } },
   ]),
-  "two waveforms of a file": {
-    isLikeAnother: true,
-    isSymmetric: true,
-    prepare: fileOf,
-    acts: [1, 0].map((peak) => request((id) => ["PUT", `${FILES}/${id}/waveform`, waveform(peak)])),
-    outcomes: ["200 200"],
-    async verify({ team, state }) {
-      const { channels } = (await team.call("GET", `${FILES}/${state}/waveform`)).body.data;
-      const { peaks } = (await team.call("GET", `${FILES}/${state}/metadata`)).body.data;
-      expect(peaks, "those of the object").toEqual(Array(56).fill(channels[0][0] * 99));
-    },
-  },
   "a waveform that is measured, and one that a client sets": {
     prepare: unmeasured,
     acts: [measuring, request(({ fileId }) => ["PUT", `${FILES}/${fileId}/waveform`, waveform(1)])],
@@ -842,19 +781,6 @@ const races: Record<string, Race<any>> = {
     async verify({ team, state: { fileId } }) {
       const { channels } = (await team.call("GET", `${FILES}/${fileId}/waveform`)).body.data;
       expect(channels, "that of the client").toEqual([Array(16).fill(1)]);
-    },
-  },
-  "a waveform that a visitor sets, and one that the team sets": {
-    isLikeAnother: true,
-    prepare: fileOfVisitor,
-    acts: [
-      request(({ id, token }) => ["PUT", `${FILES}/${id}/waveform`, { ...waveform(1), token }]),
-      request(({ id }) => ["PUT", `${FILES}/${id}/waveform`, waveform(-1)]),
-    ],
-    outcomes: ["200 200", "forbidden 200"],
-    async verify({ team, state: { id } }) {
-      const { channels } = (await team.call("GET", `${FILES}/${id}/waveform`)).body.data;
-      expect(channels, "that of the team").toEqual([Array(16).fill(-1)]);
     },
   },
   "two waveforms that a visitor sets": {
@@ -879,13 +805,6 @@ const races: Record<string, Race<any>> = {
       const row = await DB.prepare("select attempts, due_at from measurements where file_id = ?").bind(fileId).first();
       expect(row).toEqual({ attempts: 1, due_at: null });
     },
-  },
-  "a waveform that is measured, and the deletion of its file": {
-    isLikeAnother: true,
-    prepare: unmeasured,
-    acts: [measuring, request(({ fileId }) => ["DELETE", `${FILES}/${fileId}`])],
-    outcomes: ["done 200"],
-    verifySettled: expectFileIf(),
   },
   "a waveform of a file and its deletion": {
     prepare: fileOf,
