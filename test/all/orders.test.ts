@@ -369,11 +369,14 @@ const races: Record<string, Race<any>> = {
     `${file}/links`,
     { json: {} },
   ]),
-  "a visitor's deletion of a file, and a transcript of it": deletedByVisitor((file) => [
-    "PUT",
-    `${file}/transcript`,
-    { body: vttOf("a"), headers: { "Content-Type": "text/vtt" } },
-  ]),
+  "a visitor's deletion of a file, and a transcript of it": {
+    isLikeAnother: true,
+    ...deletedByVisitor((file) => [
+      "PUT",
+      `${file}/transcript`,
+      { body: vttOf("a"), headers: { "Content-Type": "text/vtt" } },
+    ]),
+  },
   "two changes of a file's metadata": {
     isSymmetric: true,
     prepare: fileOf,
@@ -410,6 +413,7 @@ const races: Record<string, Race<any>> = {
     verify: expectOneRotation,
   },
   "two rotations of a key without an overlap": {
+    isLikeAnother: true,
     isSymmetric: true,
     prepare: newKey,
     acts: [request(({ id }) => rotateAtOnce(id)), request(({ id }) => rotateAtOnce(id))],
@@ -447,6 +451,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectFileIf("200 file_held"),
   },
   "a hold and a deletion in a service with a trash": {
+    isLikeAnother: true,
     prepare: inService(1, fileOf),
     acts: [request((id) => hold(id)), request((id) => ["DELETE", `${FILES}/${id}`])],
     // A file in the trash can be held, too, and stays there.
@@ -760,20 +765,18 @@ const races: Record<string, Race<any>> = {
     },
   },
   "the creation of a webhook and the deletion of its user": withLeaver(() => ["POST", HOOKS, { json: HOOK }]),
-  "the enabling of a webhook and the deletion of its user": withLeaver(({ hook }) => [
-    "PATCH",
-    `${HOOKS}/${hook}`,
-    { json: { status: "enabled" } },
-  ]),
-  "a new secret of a webhook and the deletion of its user": withLeaver(({ hook }) => [
-    "POST",
-    `${HOOKS}/${hook}/secret`,
-  ]),
-  "the retention of a team and the deletion of its admin": withLeaver(() => [
-    "PUT",
-    "/docs/v1/retention",
-    { json: { days: 30 } },
-  ]),
+  "the enabling of a webhook and the deletion of its user": {
+    isLikeAnother: true,
+    ...withLeaver(({ hook }) => ["PATCH", `${HOOKS}/${hook}`, { json: { status: "enabled" } }]),
+  },
+  "a new secret of a webhook and the deletion of its user": {
+    isLikeAnother: true,
+    ...withLeaver(({ hook }) => ["POST", `${HOOKS}/${hook}/secret`]),
+  },
+  "the retention of a team and the deletion of its admin": {
+    isLikeAnother: true,
+    ...withLeaver(() => ["PUT", "/docs/v1/retention", { json: { days: 30 } }]),
+  },
   "a waveform that is measured, and one that a client sets": {
     prepare: unmeasured,
     acts: [measuring, request(({ fileId }) => ["PUT", `${FILES}/${fileId}/waveform`, waveform(1)])],

@@ -1119,11 +1119,11 @@ describe("stowage upload", () => {
 
   test("sends many files in parallel, each once", async () => {
     const { team, machine } = await newMachine();
-    for (let count = 0; count < 120; count++) machine.write(`in/${count}.bin`, `bytes ${count}`);
+    for (let count = 0; count < 80; count++) machine.write(`in/${count}.bin`, `bytes ${count}`);
     const { code, stdout, stderr } = await machine.run("upload in --parallel 64");
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "stowage: 120 uploaded.\n" });
-    expect(linesOf(stdout)).toHaveLength(120);
-    expect(await stored(team)).toHaveLength(120);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "stowage: 80 uploaded.\n" });
+    expect(linesOf(stdout)).toHaveLength(80);
+    expect(await stored(team)).toHaveLength(80);
   });
 
   test("stops if the service is unreachable", async () => {

@@ -28,7 +28,7 @@ export async function teamsByDatabase(): Promise<Set<string>[]> {
 export async function emptyStores(): Promise<void> {
   const names = await tableNames();
   for (const database of ALL_DATABASES) {
-    const releases = ["files", "removed"].map((name) => `update ${name} set hold = null`);
+    const releases = ["files", "removed"].map((name) => `update ${name} set hold = null where hold is not null`);
     const deletions = names.map((name) => `delete from "${name}"`);
     await database.batch([...releases, ...deletions].map((query) => database.prepare(query)));
   }
