@@ -9,7 +9,7 @@ import { patternOf, sha256, vttOf } from "../support/bytes.ts";
 import type { Answer, CallOptions, Team } from "../support/client.ts";
 import { ALL_DATABASES, DB } from "../support/databases.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
-import { included, type Place, type Run, runEveryFault, type Scenario } from "../support/faults.ts";
+import { expectSameAsOthers, included, type Place, type Run, runEveryFault, type Scenario } from "../support/faults.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { metadataOf, newSession, OPERATOR, snapshot } from "../support/harness.ts";
 import { expectErased, expectSettled } from "../support/invariants.ts";
@@ -17,6 +17,7 @@ import { type Row, rowsOf } from "../support/queries.ts";
 import { newEmail, PASSWORD } from "../support/routes.ts";
 import { objectBeside } from "../support/rows.ts";
 import { streamOf } from "../support/streams.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
 import { createEvent, eventsOf, type Hook, idOf, newHook, runAlarmOf, statusesOf } from "../support/webhooks.ts";
@@ -877,6 +878,15 @@ describe("A fault at any call", () => {
     "loses no file and leaves no orphan in %s",
     { timeout: 600_000 },
     async ([name, scenario], { annotate }) => void (await annotate(report(name, await runEveryFault(scenario)))),
+  );
+
+  test
+    .runIf(isExhaustive)
+    .for(scenarios.filter(([, { isRepresentative, isRecovery }]) => isRepresentative && !isRecovery))(
+    "is like each fault that stands for it in %s",
+    { timeout: 600_000 },
+    async ([name, scenario], { annotate }) =>
+      void (await annotate(`equal faults of ${name}: ${JSON.stringify(await expectSameAsOthers(scenario))}`)),
   );
 
   test.for(included(changes.map(([name, ...change]) => [name, changing(...change)])))(

@@ -28,6 +28,9 @@ export interface Fault {
   method?: string;
 }
 
+/** A fault at a numbered call of any binding. */
+export type InjectedFault = Fault & { failure: (typeof FAILURES)[number] };
+
 /** The Worker dies right before or after its first call of the method. */
 export const deathAt = (binding: BindingName, method: string, moment: Fault["moment"]): ProxiedBindings =>
   new ProxiedBindings({ binding, method, call: 1, moment, failure: "death" });
@@ -178,6 +181,8 @@ export class ProxiedBindings {
   readonly deletedKeys: string[][] = [];
   /** The multipart uploads that were created. Other invocations share the list. */
   multiparts: Multipart[] = [];
+  /** What the last invocation with these bindings has returned, such as its response. */
+  outcome: unknown;
   /** Settles when the invocation is killed. */
   readonly death: Promise<"dead">;
   /** The shared clock of the invocations, in milliseconds. */
@@ -216,21 +221,38 @@ export class ProxiedBindings {
     return this.#state === "dead";
   }
 
+  /** Yields every fault at each call from number `from`, except those that leave the same state and response as others. */
+  *everyFault(from = 1): Generator<InjectedFault> {
+    for (const fault of this.allFaults(from)) if (!this.equalsOf(fault, from)) yield fault;
+  }
+
+  *allFaults(from = 1): Generator<InjectedFault> {
+    for (let call = from; call <= this.calls.length; call++)
+      for (const failure of FAILURES) for (const moment of MOMENTS) yield { call, moment, failure };
+  }
+
   /**
-   * Yields every fault at each call from number `from`, except those that leave the same state and response as others:
+   * Returns the fault that leaves the same state, and the one that gets the same response, or null if the fault stands for
+   * itself. `crash-points` compares them in `npm run test:all`.
    * - A lost result of a call that changes nothing: a failure before the call.
    * - A death before a call: a death after the previous call, if nothing happened in between.
    * - An outage after a call: the state of a death after it, and the response of an outage before it, because both look
    *   the same to the code.
    */
-  *everyFault(from = 1): Generator<Fault & { failure: (typeof FAILURES)[number] }> {
-    for (let call = from; call <= this.calls.length; call++) {
-      const isKnownDeath = call > from && this.#following.has(call);
-      for (const failure of FAILURES) {
-        if (!(failure === "death" && isKnownDeath)) yield { call, moment: "before", failure };
-        if (!(failure === "outage" || this.idle.has(call))) yield { call, moment: "after", failure };
-      }
-    }
+  equalsOf(
+    { call, moment, failure }: InjectedFault,
+    from = 1,
+  ): { state: InjectedFault; response: InjectedFault } | null {
+    const same = (fault: InjectedFault) => this.equalsOf(fault, from) ?? { state: fault, response: fault };
+    if (moment === "after" && this.idle.has(call)) return same({ call, moment: "before", failure });
+    if (moment === "before" && failure === "death" && call > from && this.#following.has(call))
+      return same({ call: call - 1, moment: "after", failure });
+    if (moment === "after" && failure === "outage")
+      return {
+        state: same({ call, moment, failure: "death" }).state,
+        response: same({ call, moment: "before", failure }).response,
+      };
+    return null;
   }
 
   kill(): void {

@@ -1,8 +1,9 @@
 import { expect } from "vitest";
-import { type Fault, MOMENTS, ProxiedBindings } from "./bindings.ts";
+import { type Fault, type InjectedFault, MOMENTS, ProxiedBindings } from "./bindings.ts";
 import type { Team } from "./client.ts";
 import { expectErased, expectSettled, expectSound } from "./invariants.ts";
 import type { Row } from "./queries.ts";
+import { snapshot } from "./rows.ts";
 import { emptyStores } from "./stores.ts";
 import { isExhaustive } from "./tiers.ts";
 import { World } from "./world.ts";
@@ -13,7 +14,7 @@ import { World } from "./world.ts";
  * the bindings work again, days pass, the recovery job runs, and the invariants of support/invariants.ts must hold.
  *
  * `npm run test:all` enumerates every fault of every call of every scenario. `ProxiedBindings.everyFault` omits only faults
- * with the same rows, objects and response as another one. `npm test` runs the representative scenarios: every death of the
+ * with the same rows, objects and response as another one, which `expectSameAsOthers` shows. `npm test` runs the representative scenarios: every death of the
  * Worker (a third of them in scenarios that are marked as long, and of the recovery job), and one error for each call that
  * changes something. The kind and moment of the errors alternate, so that six such calls in a row get every combination.
  * Pairs of faults are left to the random steps of all/model.
@@ -112,13 +113,65 @@ async function runAll<S, R>(scenario: Scenario<S, R>, faultLists: Fault[][]): Pr
   return runs;
 }
 
+/** Runs the scenario without a fault besides the first one. */
+async function runFaultless<S, R>(scenario: Scenario<S, R>) {
+  const [faultless] = await runAll(scenario, [[]]);
+  if (!scenario.firstFault) return { bindings: faultless!.bindings, firstFaults: [], from: 1 };
+  const first = scenario.firstFault(faultless!.bindings.calls);
+  const [failed] = await runAll(scenario, [[first]]);
+  return { bindings: failed!.bindings, firstFaults: [first], from: first.call + 1 };
+}
+
+/** A value as text, without what differs in each run: ids, keys, hashes and times. */
+const shapeOf = (value: unknown): string =>
+  JSON.stringify(value, (_, one) => {
+    if (one instanceof Headers) return undefined;
+    if (typeof one === "number" && one > 1e12) return "time";
+    return typeof one === "string"
+      ? one.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "time").replace(/[\w-]{16,}/g, "id")
+      : one;
+  });
+
+/**
+ * Runs the scenario once for every fault, also for those that `everyFault` omits, and compares each of these with those
+ * that stand for it: in its rows and objects, and in its response. @returns the number of runs, and of the compared ones
+ */
+export async function expectSameAsOthers<S, R>(scenario: Scenario<S, R>) {
+  const { bindings, firstFaults, from } = await runFaultless(scenario);
+  const nameOf = ({ failure, moment, call }: InjectedFault) =>
+    `${failure} ${moment} ${call} ${bindings.calls[call - 1]}`;
+  const faults = [...bindings.allFaults(from)];
+  const seen = new Map<string, { state: string; response: string }>();
+  const withShapes: Scenario<S, R> = {
+    ...scenario,
+    async act(state, injected, place) {
+      const result = await scenario.act(state, injected, place);
+      const rows = Object.entries(await snapshot(place.team.teamId)).map(([table, found]) =>
+        [table, ...(found ?? []).map(shapeOf).sort()].join("\n"),
+      );
+      const name = nameOf(faults[seen.size] as InjectedFault);
+      seen.set(name, { state: rows.join("\n"), response: shapeOf(injected.outcome ?? null) });
+      return result;
+    },
+  };
+  await runAll(
+    withShapes,
+    faults.map((fault) => [...firstFaults, fault]),
+  );
+  const omitted = faults.filter((fault) => bindings.equalsOf(fault, from));
+  for (const fault of omitted) {
+    const { state, response } = bindings.equalsOf(fault, from)!;
+    const found = seen.get(nameOf(fault));
+    const [stateName, responseName] = [nameOf(state), nameOf(response)];
+    expect(found?.state, `${nameOf(fault)} leaves the rows of ${stateName}`).toBe(seen.get(stateName)?.state);
+    expect(found?.response, `${nameOf(fault)} responds as ${responseName}`).toBe(seen.get(responseName)?.response);
+  }
+  return { runs: faults.length, compared: omitted.length };
+}
+
 /** @returns the names of the calls, the number of those that can fail and that change something, and the number of runs */
 export async function runEveryFault<S, R>(scenario: Scenario<S, R>) {
-  let [faultless] = await runAll(scenario, [[]]);
-  const firstFaults = scenario.firstFault ? [scenario.firstFault(faultless!.bindings.calls)] : [];
-  if (firstFaults.length > 0) [faultless] = await runAll(scenario, [firstFaults]);
-  const { bindings } = faultless!;
-  const from = (firstFaults[0]?.call ?? 0) + 1;
+  const { bindings, firstFaults, from } = await runFaultless(scenario);
   // The recovery job has no response. So an outage is like a death, and a transient failure before a call like a permanent
   // one, or like none if the call is repeated.
   const isOmitted = ({ call, moment, failure }: Fault) =>

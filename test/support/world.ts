@@ -323,7 +323,7 @@ export class World {
     });
   }
 
-  #invoke<T>(
+  async #invoke<T>(
     bindings: ProxiedBindings,
     after: ((work: Promise<unknown>) => void) | undefined,
     work: (deps: Deps) => Promise<T>,
@@ -331,7 +331,9 @@ export class World {
     const deps = { ...this.deps(bindings, after, sharedDatabases), db: NO_DB };
     const databases = ALL_DATABASES.map((database) => bindings.database(database));
     const result = currentDatabases.run(databases, () => work(deps));
-    return Promise.race([result, bindings.death]);
+    const outcome = await Promise.race([result, bindings.death]);
+    bindings.outcome = outcome;
+    return outcome;
   }
 
   /** Sends one request without a fault. */
