@@ -7,6 +7,7 @@ import { expectAccessible, expectGoodLooks, expectLinkColor, tabTo } from "../su
 import { chooseAction, exhaustive, PASSWORD, signIn, submitKey, test } from "../support/browser/console.ts";
 import { alter, respond } from "../support/browser/fakes.ts";
 import { button, dialog, heading, row, rows } from "../support/browser/locators.ts";
+import { OFFLINE } from "../support/browser/problems.ts";
 import { readStorage } from "../support/browser/storage.ts";
 import { copyBy, expect, expectAnnounced, failRequests, nextCopied } from "../support/browser/support.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
@@ -87,7 +88,7 @@ describe("Signing in", () => {
       const team = await newTeam();
       const email = "Ada@example.com";
       await team.stowage.users.create({ firstName: "Ada", lastName: "L", email, password: PASSWORD, role: "admin" });
-      problems.allow(/status of 401/);
+      problems.allow(401);
       const page = await openPage({ path: `/console/users?team=${team.teamId}` });
       await expect(page.getByLabel("Team ID")).toHaveValue(team.teamId);
       await page.getByRole("textbox", { name: "Email" }).fill(email);
@@ -123,7 +124,7 @@ describe("Signing in", () => {
 
   exhaustive("sends a link to reset a password, or says that it can't", async ({ openPage, problems }) => {
     const team = await newTeam();
-    problems.allow(/status of 501/);
+    problems.allow(501);
     const page = await openPage({ path: `/console/usage?team=${team.teamId}`, width: 320 });
     await page.getByRole("textbox", { name: "Email" }).fill("ada@example.com");
     await expectLinkColor(button(page, "Forgot your password?"));
@@ -249,7 +250,7 @@ describe("Signing in", () => {
     const { stowage } = await newTeam();
     const { key } = await stowage.keys.create({ name: "web", isPublic: true });
     const { key: secret } = await stowage.keys.create({ name: "server" });
-    problems.allow(/status of 401/);
+    problems.allow(401);
     const page = await openPage({ path: "/console" });
     await submitKey(page, key);
     await expect(page.getByRole("alert")).toContainText("Public keys can only upload files.");
@@ -280,7 +281,7 @@ describe("Signing in", () => {
   exhaustive("asks to sign in after the session is revoked, and returns to the page", async ({ at, problems }) => {
     const { page, team } = await at("/users?search=ada");
     await expect(page.getByRole("heading", { name: "No matching users" })).toBeVisible();
-    problems.allow(/status of 401/);
+    problems.allow(401);
     for (const { _id } of await sessionsOf(team)) await team.stowage.sessions.delete(_id);
     await expect(heading(page, "Sign in")).toBeVisible();
     await expect(page.getByRole("status").filter({ hasText: "Your session has expired." })).toBeVisible();
@@ -459,7 +460,7 @@ describe("Users", () => {
   test("creates, edits, and deletes a user, and keeps the form if the API rejects it", async ({ at, problems }) => {
     const { page, team } = await at("/users");
     await expect(page.getByRole("heading", { name: "No users yet" })).toBeVisible();
-    problems.allow(/status of 4(00|09|12)/);
+    problems.allow(400, 412);
     const { stowage } = team;
 
     await button(page, "Invite user").first().click();
@@ -545,7 +546,7 @@ describe("Users", () => {
     await expect(row(page, "Invited").getByRole("rowheader")).toHaveText("grace@example.com");
 
     // Another browser, without a session.
-    problems.allow(/status of 40[01]/);
+    problems.allow(400, 401);
     const guest = await openPage({ path: link.slice(url.length) });
     await expect(heading(guest, "Welcome to test")).toBeVisible();
     await expect(guest.getByRole("main")).toContainText("You sign in as grace@example.com, with the role Viewer.");
@@ -574,7 +575,7 @@ describe("Users", () => {
   exhaustive(
     "says that the password is set if only the sign-in after it fails, and repeats that",
     async ({ openPage, problems }) => {
-      problems.allow(/status of 403/);
+      problems.allow(403);
       const { stowage } = await newTeam();
       const { _id } = await stowage.users.create({ firstName: "", lastName: "", email: "grace@example.com" });
       const guest = await openPage({ path: (await stowage.users.invite(_id)).url.slice(url.length) });
@@ -614,7 +615,7 @@ describe("Users", () => {
   });
 
   exhaustive("invites by email if the service can, else keeps the user", async ({ openPage, problems }) => {
-    problems.allow(/status of 403/);
+    problems.allow(403);
     const team = await newTeam();
     const page = await openPage({ path: "/console/users" });
     await page.route(`**/auth/v1/teams/${team.teamId}`, (route) =>
@@ -714,7 +715,7 @@ describe("Users", () => {
 
 describe("Usage", () => {
   exhaustive("shows no numbers of uploads while it can't load them", async ({ at, problems }) => {
-    problems.allow(/ERR_INTERNET_DISCONNECTED/);
+    problems.allow(OFFLINE);
     const { page } = await at("/keys");
     await failRequests(page, /\/auth\/v1\/events/);
     await page.getByRole("link", { name: "Usage" }).click();
@@ -742,7 +743,7 @@ describe("Usage", () => {
   });
 
   exhaustive("lists unfinished uploads, and cancels those that are not complete by then", async ({ at, problems }) => {
-    problems.allow(/status of 403/);
+    problems.allow(403);
     const team = await newTeam();
     const start = async (name: string, bytes = "") => {
       const response = await fetch(`${url}/docs/v1/uploads/resumable`, {

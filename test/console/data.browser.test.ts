@@ -64,7 +64,7 @@ describe("Data of a page", () => {
   });
 
   test("says how long the service rejects requests, and loads afterwards", async ({ at, problems }) => {
-    problems.allow(/status of 429/);
+    problems.allow(429);
     const { page } = await at("/usage");
     // The test ends the wait, so no machine is too slow to see it.
     await page.clock.install();
@@ -87,7 +87,7 @@ describe("Data of a page", () => {
   });
 
   exhaustive("counts the seconds of a limit only while there is one", async ({ at, problems }) => {
-    problems.allow(/status of 429/);
+    problems.allow(429);
     const { page } = await at("/usage");
     await page.addInitScript(() => {
       const counting = new Set<number>();
@@ -140,8 +140,8 @@ describe("Data of a page", () => {
 });
 
 exhaustive("a link opens in a new tab with the session of the first", async ({ at, problems }) => {
-  // Signing out in one tab ends the session of the other.
-  problems.allow(/status of 401/);
+  // Signing out in one tab ends the session of the other, whose request may come before it knows.
+  problems.tolerate(401);
   const { page, stowage } = await at("/files");
   const other = await page.context().newPage();
   await other.goto("/console/usage");
@@ -176,7 +176,7 @@ exhaustive("times are English in any browser, because the words are, and grow wh
 
 describe("Action", () => {
   test("says above the page why it failed, until the user dismisses it", async ({ at, problems }) => {
-    problems.allow(/status of 403/);
+    problems.allow(403);
     const { page } = await at("/files/:id", { files: ["song.txt"] });
     await page.route(/\/reprocess$/, (route) => respond(route, { code: "forbidden", message: "Not yours." }));
     await chooseAction(page, "Actions for this file", "Reprocess");

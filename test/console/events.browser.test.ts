@@ -209,7 +209,7 @@ describe("Event log", () => {
     await page.goBack();
     await expect(page.getByRole("heading", { name: "No matching events" })).toBeVisible();
 
-    problems.allow(/status of 400/);
+    problems.allow(400);
     await page.goto("/console/events?type=nothing");
     await expect(page.getByRole("alert")).toContainText("type");
   });
@@ -310,7 +310,7 @@ describe("Event page", () => {
     await expect(heading(page, "File deleted")).toBeVisible();
     // A deleted file has no page.
     await expect(page.getByRole("link", { name: "one.txt" })).toHaveCount(0);
-    problems.allow(/status of 404/);
+    problems.allow(404);
     await page.goto(`/console/events/${id}`);
     await expect(page.getByRole("heading", { name: "Event not found" })).toBeVisible();
     await page.getByRole("link", { name: "Back to events" }).click();

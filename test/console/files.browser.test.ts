@@ -523,7 +523,7 @@ describe("File list by keyboard, and its layout", () => {
   });
 
   exhaustive("says that dragged files could not be moved", async ({ at, problems }) => {
-    problems.allow(/status of 403/);
+    problems.allow(403);
     const team = await newTeam();
     const [inside = ""] = await uploadNamed(team, "inside.txt", "outside.txt");
     await team.stowage.files.update(inside, { folder: "box" });
@@ -661,7 +661,7 @@ describe("Deleting files", () => {
   });
 
   exhaustive("deletes a hundred files at a time, stops, and continues after a failure", async ({ at, problems }) => {
-    problems.allow(/status of 403/);
+    problems.allow(403);
     const { page } = await at("/usage");
     const deleted = new Set<string>();
     const remaining = () => fakeFiles(250).filter(({ _id }) => !deleted.has(_id));
@@ -951,7 +951,7 @@ describe("Organizing files", () => {
   });
 
   exhaustive("says that the rest of a large folder follows, or that one is busy", async ({ at, problems }) => {
-    problems.allow(/status of 409/);
+    problems.allow(409);
     const team = await newTeam();
     const ids = await uploadNamed(team, "one.txt", "two.txt");
     for (const [place, folder] of ["large", "other"].entries())
@@ -1059,7 +1059,7 @@ describe("Organizing files", () => {
   });
 
   exhaustive("announces and undoes tags that were added before another one failed", async ({ at, problems }) => {
-    problems.allow(/status of 503/);
+    problems.allow(503);
     const team = await newTeam();
     const [one] = await uploadNamed(team, "one.txt");
     const { page } = await at("/files", { team });
@@ -1142,7 +1142,7 @@ describe("Organizing files", () => {
   });
 
   test("renames a file in place, and explains an invalid name", async ({ at, problems }) => {
-    problems.allow(/status of 400/);
+    problems.allow(400);
     const team = await newTeam();
     const [id] = await uploadNamed(team, "song.mp3");
     const { page } = await at("/files", { team });

@@ -90,7 +90,7 @@ describe("Page", () => {
   });
 
   test("leads from an unknown page to the console and the reference, in a browser", async ({ openPage, problems }) => {
-    problems.allow(/status of 404/);
+    problems.allow(404);
     const page = await openPage({ path: "/nothing-here" });
     await expect(page.getByRole("heading", { level: 1 })).toHaveText("This page doesn't exist");
     await expectGoodLooks(page, "not-found");

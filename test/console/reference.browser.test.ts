@@ -10,6 +10,7 @@ import { type OpenApi, type Route, routesOf } from "../../src/console/reference/
 import { renderReference } from "../../src/console/reference/page.tsx";
 import { ORIGIN, samplesOf } from "../../src/console/reference/samples.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "../support/browser/appearance.ts";
+import { OFFLINE } from "../support/browser/problems.ts";
 import { copyBy, exhaustive, expect, screenshot, test, url } from "../support/browser/support.ts";
 import { newTeam, sample } from "../support/team.ts";
 import { isExhaustive } from "../support/tiers.ts";
@@ -214,7 +215,7 @@ describe("Reference", () => {
   });
 
   exhaustive("shows the response to a HEAD request, which has no body", async ({ openPage, problems }) => {
-    problems.allow(/404/);
+    problems.allow(404);
     const page = await openPage({ path: "/reference" });
     const operation = page.locator("#getResumableUpload");
     await operation.getByRole("button", { name: "Try it" }).click();
@@ -225,7 +226,7 @@ describe("Reference", () => {
   });
 
   test("shows a rejected request and a failed one", async ({ openPage, problems }) => {
-    problems.allow(/401/);
+    problems.allow(401, OFFLINE);
     const page = await openPage({ path: "/reference" });
     const operation = page.locator("#updateFile");
     await operation.getByRole("button", { name: "Try it" }).click();

@@ -3,7 +3,7 @@ import { test } from "../support/browser/console.ts";
 import { dropFiles } from "../support/browser/dragging.ts";
 import { button, dialog, heading, link, player, rows, secondsOf } from "../support/browser/locators.ts";
 import { reloadHolding, reloadWithout } from "../support/browser/scripts.ts";
-import { expect } from "../support/browser/support.ts";
+import { expect, untilEffects } from "../support/browser/support.ts";
 import { collect } from "../support/team.ts";
 
 /* The scripts that the console loads after its first one: nothing is lost before they are there, or if they can't be loaded. */
@@ -13,6 +13,7 @@ describe("Until its later scripts are loaded, the console", () => {
     const { page, stowage } = await at("/files");
     const release = await reloadHolding(page);
     await expect(heading(page, "Files")).toBeVisible();
+    await untilEffects(page);
     const asked = page.waitForEvent("filechooser");
     await page.keyboard.press("u");
     await (await asked).setFiles({ name: "three.txt", mimeType: "", buffer: Buffer.from("3") });
@@ -66,9 +67,9 @@ describe("Until its later scripts are loaded, the console", () => {
 });
 
 describe("If its later scripts can't be loaded, the console", () => {
-  test("shows it in place of a page, and loads the page by a button", async ({ at }) => {
+  test("shows it in place of a page, and loads the page by a button", async ({ at, problems }) => {
     const { page } = await at("/files");
-    const restore = await reloadWithout(page);
+    const restore = await reloadWithout(page, problems);
     await link(page, "Usage").click();
     await expect(page.getByRole("alert")).toContainText("A part of this page couldn't be loaded.");
     await button(page, "Try again").click();
@@ -78,9 +79,9 @@ describe("If its later scripts can't be loaded, the console", () => {
     await expect(page.getByRole("meter")).toHaveCount(2);
   });
 
-  test("keeps dropped files, and uploads them by a button", async ({ at }) => {
+  test("keeps dropped files, and uploads them by a button", async ({ at, problems }) => {
     const { page, stowage } = await at("/files");
-    const restore = await reloadWithout(page);
+    const restore = await reloadWithout(page, problems);
     await expect(heading(page, "Files")).toBeVisible();
     await dropFiles(page.locator("main"), { "one.txt": Buffer.from("1") });
     const failure = page.locator(".announcements").filter({ hasText: "A part of this page couldn't be loaded." });
@@ -92,9 +93,9 @@ describe("If its later scripts can't be loaded, the console", () => {
     expect((await collect(stowage.files.list())).map(({ name }) => name)).toEqual(["one.txt"]);
   });
 
-  test("shows it in place of the player, which then plays by a button", async ({ at }) => {
+  test("shows it in place of the player, which then plays by a button", async ({ at, problems }) => {
     const { page } = await at("/files", { files: ["one.wav"] });
-    const restore = await reloadWithout(page);
+    const restore = await reloadWithout(page, problems);
     await button(page, "Play one.wav").click();
     await expect(player(page).getByRole("alert")).toContainText("A part of this page couldn't be loaded.");
     await restore();
@@ -103,10 +104,11 @@ describe("If its later scripts can't be loaded, the console", () => {
     await expect.poll(() => secondsOf(page)).toBeGreaterThan(0);
   });
 
-  test("shows it in the palette, which keeps what was typed", async ({ at }) => {
+  test("shows it in the palette, which keeps what was typed", async ({ at, problems }) => {
     const { page } = await at("/files");
-    const restore = await reloadWithout(page);
+    const restore = await reloadWithout(page, problems);
     await expect(heading(page, "Files")).toBeVisible();
+    await untilEffects(page);
     await page.keyboard.press("Control+k");
     await page.keyboard.type("usage");
     await expect(dialog(page).getByRole("alert")).toContainText("A part of this page couldn't be loaded.");
@@ -117,9 +119,12 @@ describe("If its later scripts can't be loaded, the console", () => {
     await expect(page.getByRole("meter")).toHaveCount(2);
   });
 
-  test("shows it above the page if an action needs them, and starts the action by a button", async ({ at }) => {
+  test("shows it above the page if an action needs them, and starts the action by a button", async ({
+    at,
+    problems,
+  }) => {
     const { page } = await at("/files", { files: ["one.txt"] });
-    const restore = await reloadWithout(page);
+    const restore = await reloadWithout(page, problems);
     await link(page, "one.txt").focus();
     await page.keyboard.press("Delete");
     const failure = page.locator(".announcements").filter({ hasText: "A part of this page couldn't be loaded." });

@@ -3,6 +3,7 @@ import { describe } from "vitest";
 import { expectGoodLooks, findAccessibilityIssues } from "../support/browser/appearance.ts";
 import { respond } from "../support/browser/fakes.ts";
 import { position } from "../support/browser/locators.ts";
+import { OFFLINE } from "../support/browser/problems.ts";
 import { silence } from "../support/browser/sounds.ts";
 import { copyBy, exhaustive, expect, type OpenPage, storeOrigin, test } from "../support/browser/support.ts";
 import { newTeam, sample, type Team, upload } from "../support/team.ts";
@@ -82,7 +83,7 @@ describe("The page of a link", () => {
     openPage,
     problems,
   }) => {
-    problems.allow(/status of 404/);
+    problems.allow(404);
     const { pathname } = await share(await newTeam(), "a season.wav");
     const page = await openPage();
     await page.route(/\/docs\/v1\/links\//, (route) => respond(route, { code: "not_found" }));
@@ -154,7 +155,7 @@ describe("The page of a link", () => {
   });
 
   test("ends, with its player, once the link is revoked", async ({ openPage, problems }) => {
-    problems.allow(/404/);
+    problems.allow(404);
     const team = await newTeam();
     const { _id, pathname } = await share(team, "revoked.wav");
     const page = await openPage({ path: pathname });
@@ -166,7 +167,8 @@ describe("The page of a link", () => {
     await expectGoodLooks(page, "share-gone");
   });
 
-  exhaustive("can be loaded again after the connection was lost", async ({ openPage }) => {
+  exhaustive("can be loaded again after the connection was lost", async ({ openPage, problems }) => {
+    problems.allow(OFFLINE);
     const { pathname } = await share(await newTeam(), "offline.wav");
     const page = await openPage();
     await page.route("**/docs/v1/links/**", (route) => route.abort("internetdisconnected"));
@@ -190,7 +192,7 @@ describe("The player of a link in the page of another site", () => {
   }
 
   exhaustive("plays within 120 pixels, and the page itself can't be framed", async ({ openPage, problems }) => {
-    problems.allow(/frame-ancestors/, /404/);
+    problems.allow(404, /frame-ancestors/);
     const team = await newTeam();
     const [audio, other] = [await share(team, "a season.wav"), await share(team, "notes.txt", "notes")];
     const embed = ({ pageUrl }: { pageUrl: string }) => pageUrl.replace("/share/", "/embed/");

@@ -3,6 +3,7 @@ import { describe } from "vitest";
 import { chooseAction, exhaustive, PASSWORD, signIn, test } from "../support/browser/console.ts";
 import { hold } from "../support/browser/fakes.ts";
 import { button, dialog, heading, link, rows } from "../support/browser/locators.ts";
+import { OFFLINE } from "../support/browser/problems.ts";
 import { cutNetwork, expect, setHidden } from "../support/browser/support.ts";
 import { collect } from "../support/team.ts";
 
@@ -17,7 +18,7 @@ test("shows a not found page for unknown and malformed URLs", async ({ at }) => 
 
 describe("Dialog", () => {
   exhaustive("shows the result of a deletion even if Escape is pressed during it", async ({ at, problems }) => {
-    problems.allow(/status of 403/);
+    problems.allow(403);
     const { page, stowage } = await at("/files");
     const { id } = await stowage.files.upload(new File(["Text"], "kept.txt"));
     await link(page, "kept.txt").click();
@@ -56,7 +57,7 @@ describe("Dialog", () => {
   });
 
   exhaustive("closes if the page or the session changes", async ({ at, problems }) => {
-    problems.allow(/status of 401/);
+    problems.allow(401);
     const { page, stowage } = await at("/usage");
     await link(page, "Keys").click();
     await chooseAction(page, "Actions for test", "Revoke");
@@ -103,7 +104,7 @@ describe("Session", () => {
   });
 
   exhaustive("survives a late 401 for the previous session key", async ({ at, problems }) => {
-    problems.allow(/status of 401/);
+    problems.allow(401);
     const { page, team, stowage } = await at("/webhooks");
     const { _id } = await stowage.webhooks.create({ url: "https://example.com/hook" });
     await page.goto(`/console/webhooks/${_id}`);
@@ -122,7 +123,8 @@ describe("Session", () => {
   });
 });
 
-exhaustive("shows a banner while offline, and catches up afterward", async ({ at }) => {
+exhaustive("shows a banner while offline, and catches up afterward", async ({ at, problems }) => {
+  problems.allow(OFFLINE);
   const { page, stowage } = await at("/keys");
   // The script of the page has loaded, too. Without the network, it would have to be loaded by a button.
   await expect(page.getByRole("row").nth(1)).toBeVisible();
@@ -136,7 +138,8 @@ exhaustive("shows a banner while offline, and catches up afterward", async ({ at
   await expect(banner).toHaveCount(0);
 });
 
-exhaustive("stays offline for the user until a request succeeds", async ({ at }) => {
+exhaustive("stays offline for the user until a request succeeds", async ({ at, problems }) => {
+  problems.allow(OFFLINE);
   const { page } = await at("/keys");
   await expect(page.getByText("Connecting…")).toHaveCount(0);
   let failed = 0;
@@ -160,7 +163,7 @@ exhaustive("stays offline for the user until a request succeeds", async ({ at })
 });
 
 exhaustive("keeps the palette closed while the session has expired", async ({ at, problems }) => {
-  problems.allow(/status of 401/);
+  problems.allow(401);
   const { page, team, stowage } = await at("/files");
   for (const { _id } of await collect(stowage.sessions.list())) await stowage.sessions.delete(_id);
   await expect(heading(page, "Sign in")).toBeVisible();
@@ -172,7 +175,7 @@ exhaustive("keeps the palette closed while the session has expired", async ({ at
 
 describe("Defect in the console", () => {
   test("is reported to the browser's console, and affects only its page", async ({ at, problems }) => {
-    problems.allow(/Uncaught: TypeError/, /TypeError/);
+    problems.allow(/TypeError/);
     const { page } = await at("/keys");
     // The service never responds so, which is why the page fails.
     await page.route(/\/auth\/v1\/users/, (route) => route.fulfill({ json: [null] }));

@@ -143,7 +143,7 @@ describe("The search for what is said", () => {
     at,
     problems,
   }) => {
-    problems.allow(/status of 503/);
+    problems.allow(503);
     const { page } = await at("/files", { files: ["notes.txt"], width: 390, height: 844 });
     const group = page.getByRole("region", { name: "In transcripts" });
     let proceed = () => {};

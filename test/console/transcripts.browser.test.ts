@@ -348,7 +348,7 @@ describe("The transcript on the page of a file", () => {
   });
 
   testInConsole("is added from a file, replaced, saved, and removed, which can be undone", async ({ at, problems }) => {
-    problems.allow(/status of 400/);
+    problems.allow(400);
     const team = await newTeam();
     const id = await upload(team, "night shift.wav", silence(65));
     const { page } = await at(`/files/${id}`, { team });

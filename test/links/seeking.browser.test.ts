@@ -3,7 +3,6 @@ import type { AddressInfo } from "node:net";
 import type { Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
 import { ogg, opusMp4, recorded, webm } from "../audio/recorded/recorded.ts";
-import type { Problems } from "../support/browser/problems.ts";
 import { seekable } from "../support/browser/sounds.ts";
 import { exhaustive, expect, type OpenPage, test } from "../support/browser/support.ts";
 import { newTeam, upload } from "../support/team.ts";
@@ -13,11 +12,7 @@ import { newTeam, upload } from "../support/team.ts";
 const MINUTE = 60;
 
 /** Opens a page of another origin with a player of this file. */
-async function openPlayer(
-  { openPage, problems }: { openPage: OpenPage; problems: Problems },
-  name: string,
-  bytes: Uint8Array,
-) {
+async function openPlayer(openPage: OpenPage, name: string, bytes: Uint8Array) {
   const team = await newTeam();
   const id = await upload(team, name, bytes as Uint8Array<ArrayBuffer>);
   const { durationSeconds } = await team.stowage.files.get(id);
@@ -27,7 +22,6 @@ async function openPlayer(
   );
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   onTestFinished(() => void server.close());
-  problems.allow(/^Another host: http:\/\/(127\.0\.0\.1|localhost):/);
   const { port } = server.address() as AddressInfo;
   const page = await openPage({ baseURL: `http://127.0.0.1:${port}`, extraHTTPHeaders: {} });
   return { page, link, durationSeconds };
@@ -89,8 +83,8 @@ describe("A recording in the player of a page", () => {
     ["interview.m4a", () => seekable(recorded("chrome.m4a")), 5.96],
     ["interview.webm", () => seekable(recorded("firefox.webm")), 4.45],
     ["interview.ogg", () => recorded("firefox.ogg"), 5.32],
-  ] as const)("has a duration, and is sought: %s", async ([name, make, seconds], { openPage, problems }) => {
-    const { page, link, durationSeconds } = await openPlayer({ openPage, problems }, name, make());
+  ] as const)("has a duration, and is sought: %s", async ([name, make, seconds], { openPage }) => {
+    const { page, link, durationSeconds } = await openPlayer(openPage, name, make());
     expect(await load(page, link)).toBeCloseTo(seconds, 1);
     expect(durationSeconds).toBeCloseTo(seconds, 1);
     const from = seconds / 2;
@@ -106,9 +100,9 @@ describe("A recording in the player of a page", () => {
     ["interview.ogg", () => ogg(60 * MINUTE), 20],
   ] as const)(
     "of an hour plays at minute 50 after few requests: %s",
-    async ([name, make, maxRequests], { openPage, problems }) => {
+    async ([name, make, maxRequests], { openPage }) => {
       const bytes = make();
-      const { page, link } = await openPlayer({ openPage, problems }, name, bytes);
+      const { page, link } = await openPlayer(openPage, name, bytes);
       const counted = await countLoads(page, link);
       expect(Math.abs((await load(page, link)) - 60 * MINUTE)).toBeLessThan(1);
       const at = await playFrom(page, 50 * MINUTE);

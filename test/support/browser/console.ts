@@ -6,7 +6,7 @@ import type { SavedSession } from "../../../src/console/framework/token.ts";
 import { newTeam, sample, type Team, upload } from "../team.ts";
 import { isExhaustive } from "../tiers.ts";
 import { tone } from "./sounds.ts";
-import { test as base, expect, type OpenPage, type PageOptions } from "./support.ts";
+import { test as base, expect, type OpenPage, type PageOptions, untilEffects } from "./support.ts";
 
 /* Pages of the console. */
 
@@ -93,6 +93,7 @@ const openerOf =
     await expect(page.getByRole("navigation", { name: "Sections" })).toBeVisible();
     // Only once the first page has loaded is another one reached by navigation.
     await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+    await untilEffects(page);
     return { page, team, stowage: team.stowage, ids, id, userId: user?._id ?? "", session };
   };
 

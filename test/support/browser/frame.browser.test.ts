@@ -3,7 +3,7 @@ import { describe } from "vitest";
 import { findAccessibilityIssues, findTooWide, tabTo, watchLayoutShift } from "./appearance.ts";
 import { dropFiles } from "./dragging.ts";
 import { respond } from "./fakes.ts";
-import { settle } from "./problems.ts";
+import { OFFLINE, settle } from "./problems.ts";
 import { cutNetwork, exhaustive, expect, failRequests, test } from "./support.ts";
 
 /* Shows that the helpers of the browser tests find what they look for. */
@@ -152,7 +152,8 @@ describe("Simulated input", () => {
     await expect(page.getByRole("status")).toHaveText("/a.txt=A /album/b.txt=B /album/c.txt=C");
   });
 
-  exhaustive("disconnects a page until it is reconnected", async ({ openPage }) => {
+  exhaustive("disconnects a page until it is reconnected", async ({ openPage, problems }) => {
+    problems.allow(OFFLINE);
     const page = await openPage();
     const reach = () => page.evaluate(() => fetch("/openapi.json").then(({ ok }) => ok, String));
     for (const cut of [() => cutNetwork(page), () => failRequests(page, /openapi/)]) {

@@ -1,25 +1,53 @@
 import type { BrowserContext, Page } from "@playwright/test";
 
-/** Tests go offline on purpose. */
-const OFFLINE = /net::ERR_INTERNET_DISCONNECTED/;
+/** What the browser reports of a request without a network. */
+export const OFFLINE = /net::ERR_INTERNET_DISCONNECTED/;
+
+/**
+ * What may come of a request that is interrupted, which the page repeats: the service is still saving its bytes, or has saved
+ * more than it reported, or the local server responds 500 without the headers that let another origin read it.
+ */
+const INTERRUPTED = [409, 423, 500, /CORS/, /net::ERR_/];
+
+/** The status of a response, or a pattern. */
+type Expected = number | RegExp;
 
 /** The problems that the browser reports for the pages of a test. */
 export class Problems {
   readonly #found: string[] = [];
-  readonly #allowed = [OFFLINE];
+  readonly #allowed = new Set<RegExp>();
+  readonly #missing = new Set<RegExp>();
 
   add(problem: string): void {
-    this.#found.push(problem);
+    const patterns = [...this.#allowed].filter((pattern) => pattern.test(problem));
+    for (const pattern of patterns) this.#missing.delete(pattern);
+    if (patterns.length === 0) this.#found.push(problem);
   }
 
-  /** Ignores problems that the whole test causes on purpose, such as the rejection of a wrong key. */
-  allow(...patterns: RegExp[]): void {
-    this.#allowed.push(...patterns);
+  /** Ignores problems that the test causes on purpose from now on, such as the rejection of a wrong key. Each must occur. */
+  allow(...expected: Expected[]): void {
+    for (const pattern of this.tolerate(...expected)) this.#missing.add(pattern);
   }
 
-  /** Returns the problems that are not allowed, and clears them. */
+  /** Ignores problems that occur or not by the moment at which something else ends, which a comment names. */
+  tolerate(...expected: Expected[]): RegExp[] {
+    const patterns = expected.map((one) => (typeof one === "number" ? new RegExp(`status of ${one}\\b`) : one));
+    for (const pattern of patterns) this.#allowed.add(pattern);
+    return patterns;
+  }
+
+  tolerateInterruptions(): void {
+    this.tolerate(...INTERRUPTED);
+  }
+
+  /** Returns the problems that were not allowed, and clears them. */
   take(): string[] {
-    return this.#found.splice(0).filter((problem) => !this.#allowed.some((pattern) => pattern.test(problem)));
+    return this.#found.splice(0);
+  }
+
+  /** Returns the allowed problems that have not occurred. */
+  get missing(): string[] {
+    return [...this.#missing].map((pattern) => `No problem is ${pattern}.`);
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Page } from "@playwright/test";
+import { OFFLINE, type Problems } from "./problems.ts";
 
 /* The scripts that the console loads after its first one. */
 
@@ -20,7 +21,8 @@ export async function reloadHolding(page: Page): Promise<() => void> {
  * Loads the page again, and makes its later scripts fail as if there were no network, until it no longer loads them by
  * itself. @returns a function that ends this
  */
-export async function reloadWithout(page: Page): Promise<() => Promise<void>> {
+export async function reloadWithout(page: Page, problems: Problems): Promise<() => Promise<void>> {
+  problems.allow(OFFLINE);
   const isFirst = await firstScripts(page);
   // Only the page of an event needs it.
   const failed = page.waitForEvent("requestfailed", (request) => /\/event-\w+\.js/.test(request.url()));

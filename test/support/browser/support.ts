@@ -41,7 +41,7 @@ let browser: Promise<Browser> | undefined;
 
 /**
  * `openPage` opens a page with its own cookies, storage, cache, and client IP. At its end, the test fails if one of its
- * pages had a problem that was not passed to `problems.allow`.
+ * pages had a problem that was not passed to `problems.allow`, or if one that was has not occurred.
  */
 export const test = base
   .extend("problems", () => new Problems())
@@ -65,7 +65,7 @@ export const test = base
         sleep(TIMEOUT_MILLISECONDS, false, { ref: false }),
       ]);
       expect(isClosed, "the pages respond").toBe(true);
-      expect(problems.take(), "problems in the browser").toEqual([]);
+      expect([...problems.take(), ...problems.missing], "problems in the browser").toEqual([]);
     });
     return async (options: PageOptions = {}): Promise<Page> => {
       const { path = "/", theme = "light", width = 1280, height = 800, session, ...rest } = options;
@@ -132,6 +132,10 @@ function refuseClipboard(): void {
       throw new DOMException("Write permission denied.", "NotAllowedError");
     };
 }
+
+/** Waits for the effects of what the page shows, such as its keys: Preact runs them after the next frame. */
+export const untilEffects = (page: Page) =>
+  page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
 
 /** Saves a screenshot to the folder in the variable SCREENSHOTS, if it is set. */
 export async function screenshot(page: Page, name: string): Promise<void> {
