@@ -10,6 +10,7 @@ import { worldTest as test } from "../support/fixtures.ts";
 import { newMember, OPERATOR, type Team } from "../support/harness.ts";
 import { inObject, storageWith } from "../support/objects.ts";
 import { runEveryOrder } from "../support/orders.ts";
+import { insertMany } from "../support/rows.ts";
 import { inIndex, isEmptyIndex, SEARCH_OBJECTS, storedIndex } from "../support/search-objects.ts";
 import { emptyStores } from "../support/stores.ts";
 import { DAY, HOUR, MINUTE, SECOND } from "../support/time.ts";
@@ -92,6 +93,21 @@ describe("An index", () => {
     await world.runAlarms();
     expect([(await search(place)).ids, (await search(place, "gate")).ids]).toEqual([[], [id]]);
     expect(await change("DELETE", pathOf(id))).toEqual([]);
+  });
+
+  test("reads more events than one query returns before it waits", async ({ world, team }) => {
+    const place = { world, team };
+    const before = await spoken(place);
+    await world.runAlarms();
+    await insertMany(
+      500,
+      `insert into events select team_id, seq + i, 'apikey.created', created_at, actor, subject_id, subject_version, data, position + i
+       from n, (select * from events where team_id = ?2 order by seq desc limit 1)`,
+      team.teamId,
+    );
+    const after = await spoken(place);
+    await world.runAlarms();
+    expect((await search(place)).ids).toEqual([after, before]);
   });
 
   test("is woken by no upload, and before it has a transcript by no deletion", async ({ world, team }) => {
