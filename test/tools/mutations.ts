@@ -1,6 +1,7 @@
 /**
  * Breaks one condition at a time in the rules, in a copy of the project, and names the first test that notices:
- * `npm run mutations -- [--seed 1] [--count 20] [--only links/links.ts]`. A mutation that survives shows what no test checks.
+ * `npm run mutations -- [--seed 1] [--count 20] [--from 0] [--only links/links.ts]`. `--from` goes on with an interrupted run.
+ * A mutation that survives shows what no test checks.
  */
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -103,7 +104,12 @@ function mutationsOf(path: string, source: string): Mutation[] {
 }
 
 const { values } = parseArgs({
-  options: { seed: { type: "string" }, count: { type: "string", default: "20" }, only: { type: "string" } },
+  options: {
+    seed: { type: "string" },
+    count: { type: "string", default: "20" },
+    from: { type: "string", default: "0" },
+    only: { type: "string" },
+  },
 });
 const project = copyProject();
 process.once("exit", () => rmSync(project, { recursive: true, force: true }));
@@ -170,7 +176,7 @@ async function findNoticing(path: string): Promise<string | null> {
 
 const oneLine = (text: string) => text.replaceAll(/\s+/g, " ").trim().replaceAll("|", "\\|");
 console.log(`Seed ${seed}\n\n| Mutation | Before | After | Noticed by |\n|---|---|---|---|`);
-for (const { path, start, end, replacement } of choose(Number(values.count))) {
+for (const { path, start, end, replacement } of choose(Number(values.count)).slice(Number(values.from))) {
   const source = readSource(path);
   const line = source.slice(0, start).split("\n").length;
   writeFileSync(join(project, "src", path), source.slice(0, start) + replacement + source.slice(end));
