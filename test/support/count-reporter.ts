@@ -74,7 +74,7 @@ export default class CountReporter implements Reporter {
     this.#checks = this.#outside.runChecks(this.#mode);
   }
 
-  /** Annotations are counts: crash points, runs of a model. */
+  /** Annotations are counts: crash points, runs of a model, kills. */
   onTestCaseAnnotate(_: TestCase, { message }: TestAnnotation): void {
     this.#outside.write(`${message}\n`);
   }

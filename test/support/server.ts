@@ -150,6 +150,18 @@ export class Server {
     await this.stop().finally(() => rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 }));
   }
 
+  /** Runs the recovery job, and waits for its end. */
+  async recover(): Promise<void> {
+    const runs = () => this.output.split('"recovery_finished"').length;
+    const before = runs();
+    const answer = await fetch(`${this.url}/cdn-cgi/local/scheduled`);
+    if (!answer.ok) throw new Error(`Recovery answered ${answer.status}: ${await answer.text()}`);
+    await until(
+      () => runs() > before,
+      () => "The recovery job did not run.",
+    );
+  }
+
   /** Runs SQL on the local files of D1 or of R2. */
   sql(store: "D1Database" | "R2Bucket", statement: string): Record<string, unknown>[] {
     const folder = join(this.folder, `.wrangler/state/v3/${store.slice(0, 2).toLowerCase()}/miniflare-${store}Object`);
