@@ -2,7 +2,7 @@ import { Agent, request } from "node:http";
 
 /** One HTTP request, and the status that its response must have (200 by default). */
 export interface Call {
-  method: "GET" | "HEAD" | "POST" | "PATCH" | "DELETE";
+  method: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
   path: string;
   headers?: Record<string, string>;
   body?: Uint8Array[];

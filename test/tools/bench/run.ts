@@ -6,6 +6,7 @@ import { clientComparisons } from "./client.ts";
 import { countCosts, dollarsPerMillion, monthlyBill, PRICES } from "./costs.ts";
 import { measureDatabases, OPERATIONS, plotDatabases } from "./databases.ts";
 import { measureFairness } from "./fairness.ts";
+import { measureGrowth, SIZES } from "./growth.ts";
 import { measureMemory } from "./memory.ts";
 import { compare, overheadComparisons } from "./overhead.ts";
 import { measurePhones } from "./phones.ts";
@@ -26,6 +27,7 @@ const parts = options.only?.split(",") ?? [
     "overhead",
     "client",
     "cost",
+    "growth",
     "waveforms",
     "webhooks",
     "fairness",
@@ -123,6 +125,19 @@ if (parts.includes("cost")) {
       ...lines.map(({ item, usage, dollars }) => [item, format(usage), format(dollars, 2)]),
       ["total", "", format(total, 2)],
     ],
+  );
+}
+
+if (parts.includes("growth")) {
+  const sizes = SIZES.map((size) => format(size));
+  printTable(
+    "Growth: rows read, and times the milliseconds of the smallest team, by the files of a team",
+    ["operation", ...sizes.map((size) => `rows: ${size}`), ...sizes.slice(1).map((size) => `ms: ${size}`)],
+    (await measureGrowth(scope)).map(({ name, rowsRead, ratios }) => [
+      name,
+      ...rowsRead.map((count) => format(count)),
+      ...ratios.slice(1).map((ratio) => format(ratio, 2)),
+    ]),
   );
 }
 

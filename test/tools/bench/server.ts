@@ -76,6 +76,9 @@ export async function startServer() {
       return { teamId, token, tokenHash: String(row?.token_hash), ...inMode };
     },
 
+    /** Runs a query in the database of teams that are not idle. */
+    query: (sql: string, ...values: unknown[]) => query(DB, sql, ...values),
+
     /** Inserts rows for a team that is not idle; the id of row i, from 1, is `seededId(i)`. */
     async seed(table: "files" | "users", { teamId }: Team, count: number, sizeBytes = 5 * MEGABYTE) {
       const columns = {

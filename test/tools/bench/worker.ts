@@ -29,22 +29,36 @@ const download: Bare = async (_, env, url) => {
   return new Response(object?.body);
 };
 
-const bare: Record<string, Bare> = {
-  /** Reads a credential and a user in one batch. */
-  get: async (_, env, url) => {
-    const [, user] = await env.DB.batch([
-      env.DB.prepare("select id from api_keys where token_hash = ?").bind(url.searchParams.get("hash")),
-      env.DB.prepare("select * from users where id = ?").bind(url.searchParams.get("id")),
-    ]);
-    return Response.json(user?.results[0]);
-  },
+/** Reads a credential and a user in one batch. */
+const getUser: Bare = async (_, env, url) => {
+  const [, user] = await env.DB.batch([
+    env.DB.prepare("select id from api_keys where token_hash = ?").bind(url.searchParams.get("hash")),
+    env.DB.prepare("select * from users where id = ?").bind(url.searchParams.get("id")),
+  ]);
+  return Response.json(user?.results[0]);
+};
 
-  list: async (_, env, url) => {
-    const { results } = await env.DB.prepare("select * from files where team_id = ? order by id desc limit 20")
-      .bind(url.searchParams.get("team"))
-      .all();
-    return Response.json(results);
-  },
+const listFiles: Bare = async (_, env, url) => {
+  const { results } = await env.DB.prepare("select * from files where team_id = ? order by id desc limit 20")
+    .bind(url.searchParams.get("team"))
+    .all();
+  return Response.json(results);
+};
+
+/** Asks the rate limiter while the other handler runs, as each request of the service does. */
+const counted =
+  (handler: Bare): Bare =>
+  async (request, env, url) => {
+    const asked = env.LIGHT_LIMIT.limit({ key: "bare" });
+    const response = await handler(request, env, url);
+    return (await asked).success ? response : new Response(null, { status: 429 });
+  };
+
+const bare: Record<string, Bare> = {
+  get: getUser,
+  getAndCount: counted(getUser),
+  list: listFiles,
+  listAndCount: counted(listFiles),
 
   /** Stores the raw body. */
   put: async (request, env) => {
@@ -128,10 +142,18 @@ let watched: { env: BenchEnv; effects: Effects } | undefined;
 
 /** Lets the bench count calls, with proxies around the bindings, add events, measure waveforms, and make many files pending. */
 const control: Record<string, Bare> = {
-  watch: async (_, env) => {
+  /** The body may have other settings. */
+  watch: async (request, env) => {
     const bindings = new ProxiedBindings();
-    watched = { env: bindings.wrap(env), effects: bindings.effects };
+    const settings = request.body ? await request.json<object>() : {};
+    watched = { env: bindings.wrap({ ...env, ...settings }), effects: bindings.effects };
     return Response.json({});
+  },
+  /** The effects since the last call, without an end of the watch. */
+  rows: async () => {
+    const { rowsRead, rowsWritten, trips } = watched?.effects ?? {};
+    if (watched) Object.assign(watched.effects, { rowsRead: 0, rowsWritten: 0, trips: 0 });
+    return Response.json({ rowsRead, rowsWritten, trips });
   },
   effects: async () => {
     const effects = watched?.effects ?? {};
