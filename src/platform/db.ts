@@ -1,4 +1,5 @@
 import {
+  Column,
   type Query as DrizzleQuery,
   eq,
   fillPlaceholders,
@@ -81,10 +82,10 @@ interface BoundStatement<T> {
 export function preparedQuery<V extends object, B extends Builder>(
   build: (db: Db, param: Param<V>) => B,
 ): (values: V) => BoundQuery<Awaited<B>> {
-  const prepared = new WeakMap<Db, ReturnType<Builder["prepare"]> & { query: DrizzleQuery }>();
+  const prepared = new WeakMap<Db, { query: DrizzleQuery; readRow: (row: object) => unknown }>();
   const prepare = (db: Db) => {
-    const query = build(db, (name) => sql.placeholder(name)).prepare();
-    return Object.assign(query, { query: query.getQuery() });
+    const built = build(db, (name) => sql.placeholder(name)).prepare();
+    return { query: built.getQuery(), readRow: rowReader((built as unknown as { fields: SelectedField[] }).fields) };
   };
   return (values) => ({
     bindTo(db) {
@@ -93,10 +94,43 @@ export function preparedQuery<V extends object, B extends Builder>(
       const params = fillPlaceholders(found.query.params, values as Record<string, unknown>);
       return {
         statement: db.$client.prepare(found.query.sql).bind(...params),
-        rows: (result) => found.mapResult(result, true) as Awaited<B>,
+        rows: ({ results }) => (results as object[]).map(found.readRow) as Awaited<B>,
       };
     },
   });
+}
+
+/** A column, or SQL that may have a name, as Drizzle keeps it in a prepared query. */
+interface SelectedField {
+  path: string[];
+  field: Column | Decoding | { sql: Decoding };
+}
+type Decoding = { decoder: Pick<Column, "mapFromDriverValue"> };
+
+/**
+ * Finds once how to decode the rows of a query. Drizzle's own mapping does so for each value, which took a fifth of the CPU of a list.
+ * Unlike that, it has no null for a group of fields that an outer join did not find.
+ */
+function rowReader(fields: SelectedField[]): (row: object) => unknown {
+  const decoders = fields.map(({ path, field }) => {
+    const { decoder } = is(field, Column) ? { decoder: field } : "sql" in field ? field.sql : field;
+    return { groups: path.slice(0, -1), name: path.at(-1) ?? "", decoder };
+  });
+  return (row) => {
+    const values: unknown[] = Object.values(row);
+    const read: Group = {};
+    decoders.forEach(({ groups, name, decoder }, i) => {
+      const inner = groups.reduce((group, outer) => {
+        group[outer] ??= {};
+        return group[outer] as Group;
+      }, read);
+      inner[name] = values[i] === null ? null : decoder.mapFromDriverValue(values[i]);
+    });
+    return read;
+  };
+}
+interface Group {
+  [name: string]: unknown;
 }
 
 function bindBuilder(db: Db, builder: Builder): BoundStatement<unknown> {
