@@ -1,12 +1,4 @@
-import {
-  createCipheriv,
-  createDecipheriv,
-  createHash,
-  createHmac,
-  hkdfSync,
-  scrypt,
-  timingSafeEqual,
-} from "node:crypto";
+import { createCipheriv, createDecipheriv, createHmac, hash, hkdfSync, scrypt, timingSafeEqual } from "node:crypto";
 import type { System } from "./system.ts";
 
 export class DecryptionError extends Error {
@@ -41,12 +33,12 @@ interface MasterKey {
 
 /** SHA-256 in lower-case hex. Tokens are looked up by it. */
 export function fingerprint(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
+  return hash("sha256", text);
 }
 
 /** Compares in constant time. */
 export function sameSecret(a: string, b: string): boolean {
-  return timingSafeEqual(createHash("sha256").update(a).digest(), createHash("sha256").update(b).digest());
+  return timingSafeEqual(hash("sha256", a, "buffer"), hash("sha256", b, "buffer"));
 }
 
 function deriveKey(encoded: string): MasterKey {
