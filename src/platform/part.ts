@@ -353,8 +353,9 @@ export class Part {
       }
     }
     const buffered = spilled ? new Uint8Array() : this.#buffered;
-    this.#md5 = md5.update(buffered).digest("hex");
     if (buffered.length > 0) yield buffered;
+    // Not before: whoever needs only the head stops there.
+    this.#md5 = md5.update(buffered).digest("hex");
   }
 
   async #readAll(chunk: Chunk): Promise<Uint8Array> {
