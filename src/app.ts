@@ -1,5 +1,4 @@
-import { type Context, Hono, type MiddlewareHandler } from "hono";
-import { except } from "hono/combine";
+import { Hono, type MiddlewareHandler } from "hono";
 import { methodNotAllowed } from "hono/method-not-allowed";
 import { requestId } from "hono/request-id";
 import { type Deps, readDeps } from "./deps.ts";
@@ -7,7 +6,7 @@ import { AppError } from "./errors.ts";
 import type { AppEnv } from "./http/app-env.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
 
-import { apiHeaders, apiSecureHeaders, fileHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
+import { preflight, requestLog, requireHttps, responseHeaders } from "./http/middleware.ts";
 
 import { mountDescriptions } from "./http/openapi.ts";
 import { mount, pathsOf } from "./http/operation.ts";
@@ -23,8 +22,8 @@ const depsInWorker = (env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps 
 /** An authorized request looks whether the recovery job of its database runs. */
 const watchRecoveryOfCaller: MiddlewareHandler<AppEnv> = async (c, next) => {
   await next();
-  const actor = c.var.credential?.caller?.actor;
-  if (actor && actor.kind !== "operator" && !c.error) watchRecovery(c.var.deps);
+  const actor = c.get("credential")?.caller?.actor;
+  if (actor && actor.kind !== "operator" && !c.error) watchRecovery(c.get("deps"));
 };
 
 const { operations, secretPages } = service;
@@ -44,7 +43,7 @@ export function createApp(depsOf = depsInWorker): Hono<AppEnv> {
   });
   app.use(requestLog);
   const provideDeps: MiddlewareHandler<AppEnv> = async (c, next) => {
-    const deps = { ...depsOf(c.env, c.executionCtx), requestId: c.var.requestId };
+    const deps = { ...depsOf(c.env, c.executionCtx), requestId: c.get("requestId") };
     c.set("deps", deps);
     // With LINK_HOST, users' bytes never share an origin with the console.
     const { linkHost } = deps.settings;
@@ -56,9 +55,7 @@ export function createApp(depsOf = depsInWorker): Hono<AppEnv> {
     await next();
   };
   mountPages(app, provideDeps, secretPages);
-  const isFile = ({ req }: Context) => isFilePath(req.path);
-  app.use(except(isFile, apiSecureHeaders, apiHeaders));
-  app.use(except((c) => !isFile(c), fileHeaders));
+  app.use(responseHeaders(isFilePath));
   app.use(preflight);
   app.use(requireHttps(isSecretPath));
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));

@@ -315,7 +315,7 @@ export const invitationTokenExample = "stow_in_0193477bf1c07e5d9a0b4c28.5f1d7b0c
  * must not become that of a link that somebody else gets by email.
  */
 export const invitationUrl = (c: Context<AppEnv>) => (token: string) =>
-  new URL(`/console/invitation#${token}`, c.var.deps.settings.publicUrl ?? c.req.url).href;
+  new URL(`/console/invitation#${token}`, c.get("deps").settings.publicUrl ?? c.req.url).href;
 
 const invite = writeOperation(
   "users:write",

@@ -18,7 +18,7 @@ import type { AppEnv } from "./app-env.ts";
 /** Counts the opening of a link, which has no token, for the client IP. @throws `rate_limited` */
 export async function countOpening(c: Context<AppEnv>): Promise<void> {
   const clientIp = clientIpOf(c);
-  if (clientIp === null || (await c.var.deps.limiter.countOpening(clientIp))) return;
+  if (clientIp === null || (await c.get("deps").limiter.countOpening(clientIp))) return;
   throw new AppError("rate_limited", { limit: "light" });
 }
 
@@ -61,13 +61,13 @@ export async function withCredential<A extends Access, T>(
   use: TokenUse<A>,
   run: (credential: Credential<A>) => Promise<T>,
 ): Promise<T> {
-  const { limiter } = c.var.deps;
+  const { limiter } = c.get("deps");
   const clientIp = clientIpOf(c);
   let credential: Credential<A> | undefined;
   try {
-    credential = readCredential(c.var.deps, bearerToken(c), use);
+    credential = readCredential(c.get("deps"), bearerToken(c), use);
     c.set("credential", credential);
-    c.set("deps", inDatabaseOfToken(c.var.deps, credential));
+    c.set("deps", inDatabaseOfToken(c.get("deps"), credential));
     const token = tokenName(credential);
     if (clientIp !== null && limiter.isBlocked(clientIp, token)) throw blocked();
     const { uploadToken } = credential;
@@ -76,11 +76,11 @@ export async function withCredential<A extends Access, T>(
     if (uploadToken && !credential.weigh(false) && limiter.isUploadTokenBlocked(token)) {
       throw new AppError("rate_limited", { limit: "upload-token" });
     }
-    await refuseAgain(c.var.deps, credential);
+    await refuseAgain(c.get("deps"), credential);
     const result = await run(credential);
     await checkCounted(credential);
     const actor = credential.caller?.actor;
-    if (actor && actor.kind !== "operator") noteUse(c.var.deps, actor);
+    if (actor && actor.kind !== "operator") noteUse(c.get("deps"), actor);
     return result;
   } catch (error) {
     const isUnauthenticated = isError(error, "token_missing", "token_invalid");
@@ -105,7 +105,7 @@ export async function isOperator(c: Context<AppEnv>): Promise<boolean> {
  * @throws `rate_limited`, and what `run` throws
  */
 export async function limitFailures<T>(c: Context<AppEnv>, resource: string, run: () => Promise<T>): Promise<T> {
-  const { limiter } = c.var.deps;
+  const { limiter } = c.get("deps");
   const clientIp = clientIpOf(c);
   if (clientIp === null) return run();
   if (limiter.isBlocked(clientIp, resource)) throw blocked();
@@ -141,7 +141,7 @@ export async function withBackend<T>(
   let isAuthorized = false;
   try {
     return await withCredential(c, { access: "users:write" }, async (credential) => {
-      const actor = await authorize(c.var.deps, credential);
+      const actor = await authorize(c.get("deps"), credential);
       isAuthorized = true;
       await checkCounted(credential);
       return logIn(actor.kind === "secret" && actor.teamId === teamId);

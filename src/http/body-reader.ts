@@ -32,7 +32,7 @@ export interface BodyMemory {
  * @throws `unavailable` if the isolate receives too many
  */
 export function beginBody(c: Context<AppEnv>): BodyMemory {
-  const { bodies, bytes } = c.var.deps;
+  const { bodies, bytes } = c.get("deps");
   const actor = c.get("credential")?.caller?.actor;
   const caller = actor && actor.kind !== "operator" ? actor : null;
   const isPublic = actor === undefined || (caller !== null && isVisitor(caller));
@@ -134,7 +134,7 @@ export async function withBody<T>(
   c: Context<AppEnv>,
   take: (bytes: AsyncIterable<Uint8Array>) => Promise<T>,
 ): Promise<T> {
-  const { deps } = c.var;
+  const deps = c.get("deps");
   const { raw } = c.req;
   async function* none() {}
   if (raw.body === null) return take(none());

@@ -40,7 +40,7 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
   const { code, status } = appError.kind;
   c.set("code", code);
   if (status >= 500) {
-    c.var.log("error", "request_failed", { requestId: c.var.requestId, code, cause: appError.cause });
+    c.get("log")("error", "request_failed", { requestId: c.get("requestId"), code, cause: appError.cause });
   }
   if (status === 401) c.header("WWW-Authenticate", "Bearer");
   // RFC 6750, section 3.1.
@@ -52,7 +52,7 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
     c.header("RateLimit", `"${limit}";r=0;t=${retryAfterSeconds}`);
     c.header("RateLimit-Policy", rateLimitPolicy(limit));
   }
-  const body: ErrorBody = { status: false, message, code, requestId: c.var.requestId };
+  const body: ErrorBody = { status: false, message, code, requestId: c.get("requestId") };
   return c.json(errors ? { ...body, errors } : body, status as ContentfulStatusCode);
 }
 

@@ -39,7 +39,7 @@ const NOT_A_PAGE: SecureHeaders = {
 };
 
 /** API responses must not be framed or sniffed as pages. Pages of any origin may read them. */
-export const apiSecureHeaders = secureHeaders({
+const apiSecureHeaders = secureHeaders({
   ...NOT_A_PAGE,
   contentSecurityPolicy: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] },
   crossOriginResourcePolicy: false,
@@ -68,26 +68,30 @@ function setCommonHeaders(c: Context<AppEnv>, cacheControl: string, exposedHeade
   const { headers } = c.res;
   // Compression by the edge would weaken the ETag, and change the bytes behind a digest.
   headers.set("Cache-Control", `${cacheControl}, no-transform`);
-  headers.set("X-Request-Id", c.var.requestId);
+  headers.set("X-Request-Id", c.get("requestId"));
   headers.set("Access-Control-Allow-Origin", "*");
   headers.set("Access-Control-Expose-Headers", exposedHeaders);
 }
 
-/** Sets the other headers of every API response. */
-export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
-  await next();
+const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
+  await apiSecureHeaders(c, next);
   setCommonHeaders(c, c.res.headers.get("Cache-Control") ?? "no-store", EXPOSED_HEADERS);
-  const limit = c.var.credential?.caller?.limit;
+  const limit = c.get("credential")?.caller?.limit;
   if (limit && !c.res.headers.has("RateLimit-Policy")) c.res.headers.set("RateLimit-Policy", rateLimitPolicy(limit));
 };
 
-/** Sets the headers of a user's file, in place of those of the API. */
-export const fileHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
+const fileHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   await sandboxHeaders(c, next);
   const { ok, status } = c.res;
   // Revalidation lets a player reuse what it has, and a revoked link still stops at once.
   setCommonHeaders(c, ok || status === 304 ? "private, no-cache" : "no-store", EXPOSED_FILE_HEADERS);
 };
+
+/** Sets the headers of every API response, and in their place those of a user's file. */
+export const responseHeaders =
+  (isFilePath: (path: string) => boolean): MiddlewareHandler<AppEnv> =>
+  (c, next) =>
+    isFilePath(c.req.path) ? fileHeaders(c, next) : apiHeaders(c, next);
 
 const respondToPreflight = cors({
   origin: "*",

@@ -369,7 +369,7 @@ export function mountDescriptions(app: Hono<AppEnv>, service: DescribedService):
   app.get(
     "/llms.txt",
     serveTexts("text/plain; charset=utf-8", async (_, c) =>
-      renderIndex(service, await clientPath(c.var.deps, c.req.url)),
+      renderIndex(service, await clientPath(c.get("deps"), c.req.url)),
     ),
   );
   const page = (path: string) => renderPage(describe() as unknown as Document, service.operations, path);

@@ -161,7 +161,7 @@ function requestOf<Q, B>(
   credential?: Credential,
 ): Request<Q, B> {
   const id = c.req.param("id") ?? "";
-  const { deps } = c.var;
+  const deps = c.get("deps");
   const isOperator = credential?.tokenHash === null;
   if (!isOperator || credential.access === "any token") return { c, deps, id, query, body };
   // The operator has no team. The team or the record that the request names chooses the database.
@@ -176,13 +176,13 @@ const REQUEST_STATUSES = [400, 404, 412];
 
 /** Tells how heavy a request is. One with an invalid query is light: it is rejected. */
 function weigherOf<Q extends QuerySchema>(
-  c: Context<AppEnv>,
   { isHeavy = () => false, query }: Pick<Contract<Q, undefined, z.ZodType>, "isHeavy" | "query">,
+  givenQuery: () => Output<Q>,
 ): Weigh {
   if (typeof isHeavy !== "function") return () => isHeavy;
   if (query === undefined) return () => false;
   try {
-    const given = readQuery(c, query());
+    const given = givenQuery();
     return (isContributor) => isHeavy(given, isContributor) || isDeepPage(given ?? {});
   } catch {
     return () => false;
@@ -204,16 +204,17 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
     ...contract,
     access,
     answer: (c: Context<AppEnv>) => {
-      const weigh = weigherOf(c, contract);
+      const givenQuery = lazy(() => readQuery(c, contract.query?.() as Q));
+      const weigh = weigherOf(contract, givenQuery);
       return withCredential(c, { ...contract, access, weigh }, async (credential) => {
         try {
           if (weigh(false)) await authorizeCounted(c, credential);
-          const query = readQuery(c, contract.query?.() as Q);
+          const query = givenQuery();
           const answer = handle({ ...requestOf<Q, undefined>(c, query, undefined, credential), credential });
           return await respond(c, contract.success, answer);
         } catch (error) {
           const isRequestError = error instanceof AppError && REQUEST_STATUSES.includes(error.kind.status);
-          if (isRequestError && !credential.caller) await authorize(c.var.deps, credential);
+          if (isRequestError && !credential.caller) await authorize(c.get("deps"), credential);
           throw error;
         }
       });
@@ -270,7 +271,7 @@ async function authorizeCounted<A extends Access>(
   c: Context<AppEnv>,
   credential: Credential<A>,
 ): Promise<ActorWith<A>> {
-  const actor = await authorize(c.var.deps, credential);
+  const actor = await authorize(c.get("deps"), credential);
   await checkCounted(credential);
   return actor;
 }
@@ -295,14 +296,16 @@ export function writeOperation<
   const operation = {
     ...contract,
     access,
-    answer: (c: Context<AppEnv>) =>
-      withCredential(c, { ...contract, access, weigh: weigherOf(c, contract) }, async (credential) => {
+    answer: (c: Context<AppEnv>) => {
+      const givenQuery = lazy(() => readQuery(c, contract.query?.() as Q));
+      return withCredential(c, { ...contract, access, weigh: weigherOf(contract, givenQuery) }, async (credential) => {
         const actor = await authorizeCounted(c, credential);
-        const query = readQuery(c, contract.query?.() as Q);
+        const query = givenQuery();
         const body = await readBody(c, contract.body?.() as B, contract);
         const request = requestOf<Q, B>(c, query, body, credential);
         return respond(c, contract.success, handle({ ...request, actor, credential }));
-      }),
+      });
+    },
   };
   return operation as Operation;
 }

@@ -1,5 +1,5 @@
 import type { Context, Hono, MiddlewareHandler } from "hono";
-import { except } from "hono/combine";
+import { every, except } from "hono/combine";
 import { secureHeaders } from "hono/secure-headers";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
@@ -74,7 +74,7 @@ export async function clientPath({ pages }: Pick<Deps, "pages">, url: string): P
 
 /** Serves a package: that of this deployment from its files, and those of earlier ones from the bucket. */
 async function serveClient(c: Context<AppEnv>): Promise<Response> {
-  const { pages, bytes } = c.var.deps;
+  const { pages, bytes } = c.get("deps");
   const { path } = c.req;
   const current = await pages.fetch(new URL(path, c.req.url));
   const body = current.ok ? current.body : await bytes.open(CLIENT_KEYS + path.slice(1), 0, MAX_CLIENT_BYTES);
@@ -96,7 +96,7 @@ const API_PATHS =
  */
 export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<AppEnv>, secretPages: SecretPage[]): void {
   const servePage = (file: string) => async (c: Context<AppEnv>) => {
-    const { body, status, headers } = await c.var.deps.pages.fetch(new URL(file, c.req.url), c.req.raw);
+    const { body, status, headers } = await c.get("deps").pages.fetch(new URL(file, c.req.url), c.req.raw);
     const response = new Response(body, { status, headers });
     response.headers.set("Cache-Control", "no-cache, no-transform");
     return response;
@@ -109,7 +109,7 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
     return new Response(text || null, response);
   };
   const serveNotFound = async (c: Context<AppEnv>) => {
-    const { body } = await c.var.deps.pages.fetch(new URL("/not-found.html", c.req.url));
+    const { body } = await c.get("deps").pages.fetch(new URL("/not-found.html", c.req.url));
     return new Response(body, { status: 404, headers: { "Content-Type": "text/html; charset=utf-8" } });
   };
   const page = [redirectToHttps, provideDeps, pageHeaders] as const;
@@ -118,7 +118,7 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
   for (const path of DOCUMENTS) app.get(path, ...page, serveExamples(path));
   app.get("/client.tgz", ...page, async (c) => {
     c.header("Cache-Control", "no-cache");
-    return c.redirect(await clientPath(c.var.deps, c.req.url));
+    return c.redirect(await clientPath(c.get("deps"), c.req.url));
   });
   app.get("/:name{client-[\\w.-]+\\.tgz}", ...page, serveClient);
   for (const { path, headers, serve } of secretPages)
@@ -127,6 +127,9 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
   const isApiClient = (c: Context) => !c.req.header("Accept")?.includes("text/html");
   app.get("/", except(isApiClient, ...page, servePage("/home.html")));
   // As middleware, because a route for every path would hide which methods a path has.
-  const isCall = (c: Context) => c.req.header("Sec-Fetch-Mode") !== "navigate" || API_PATHS.test(c.req.path);
-  app.use(except(isCall, ...page, serveNotFound));
+  const notFoundPage = every(...page, serveNotFound);
+  app.use((c, next) => {
+    const isCall = c.req.header("Sec-Fetch-Mode") !== "navigate" || API_PATHS.test(c.req.path);
+    return isCall ? next() : notFoundPage(c, next);
+  });
 }

@@ -132,7 +132,7 @@ async function readText(c: Context<AppEnv>, maxBytes: number): Promise<string> {
   }
   const memory = beginBody(c);
   const bytes = await withTimeout(
-    c.var.deps.settings.uploadIdleMilliseconds,
+    c.get("deps").settings.uploadIdleMilliseconds,
     readLimited(c.req.raw.body, maxBytes, memory),
     () => new AppError("upload_timeout"),
   ).finally(() => {

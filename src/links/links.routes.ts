@@ -198,7 +198,7 @@ const newLinkSchema = lazy(() =>
 
 function onLinkHost(c: Context<AppEnv>, path: string): string {
   const url = new URL(path, c.req.url);
-  url.host = c.var.deps.settings.linkHost ?? url.host;
+  url.host = c.get("deps").settings.linkHost ?? url.host;
   return url.href;
 }
 
@@ -332,7 +332,7 @@ export async function openCounted<T>(c: Context<AppEnv>, open: (deps: Deps, toke
   const token = c.req.param("link") ?? "";
   return limitFailures(c, `link/${token}`, async () => {
     await countOpening(c);
-    return open(c.var.deps, token);
+    return open(c.get("deps"), token);
   });
 }
 

@@ -75,7 +75,7 @@ function previewTags(c: Context<AppEnv>, { title, description, picture }: Previe
 /** Its status is that of the link. */
 async function servePageOfLink(c: Context<AppEnv>): Promise<Response> {
   const preview = await findPreview(c);
-  const page = await c.var.deps.pages.fetch(new URL(preview ? "/share.html" : "/gone.html", c.req.url));
+  const page = await c.get("deps").pages.fetch(new URL(preview ? "/share.html" : "/gone.html", c.req.url));
   const html = await page.text();
   const body = preview
     ? html

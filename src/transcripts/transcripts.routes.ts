@@ -51,7 +51,7 @@ function formatOf(c: Context<AppEnv>): Format | null {
  */
 async function withTranscript<T>(c: Context<AppEnv>, take: (read: ReadTranscript) => Promise<T>): Promise<T> {
   const format = formatOf(c);
-  const { bytes: store } = c.var.deps;
+  const { bytes: store } = c.get("deps");
   const statedBytes = Number(c.req.header("Content-Length") ?? MAX_TRANSCRIPT_BYTES);
   return withBody(c, async (chunks) => {
     const tooLarge = () =>

@@ -34,7 +34,7 @@ async function behindIn(deps: Deps, { number, bytes }: DatabaseState): Promise<R
  * ended, and since when followers of the log are behind.
  */
 export async function health(c: Context<AppEnv>): Promise<Response> {
-  const { deps } = c.var;
+  const deps = c.get("deps");
   const isDetailed = await isOperator(c);
   const { failing, databases } = await deps.health.check();
   const { maxDatabaseBytes: maxBytes } = deps.settings;

@@ -245,7 +245,7 @@ const options: Operation = {
   },
   answer: async (c) => {
     readQuery(c, undefined);
-    return c.body(null, 204, { ...CAPABILITIES, "Tus-Max-Size": String(c.var.deps.settings.maxFileBytes) });
+    return c.body(null, 204, { ...CAPABILITIES, "Tus-Max-Size": String(c.get("deps").settings.maxFileBytes) });
   },
 };
 
@@ -343,7 +343,7 @@ const head: Operation = {
       if (!isError(cause, "unavailable", "rate_limited")) throw cause;
       const isLimited = cause.kind === errorOf("rate_limited");
       if (!isLimited) {
-        c.var.log("error", "request_failed", { requestId: c.var.requestId, code: uploadLocked.code, cause });
+        c.get("log")("error", "request_failed", { requestId: c.get("requestId"), code: uploadLocked.code, cause });
       }
       const retryAfterSeconds = (isLimited ? retryAfterOf(cause) : cause.retryAfterSeconds) ?? 1;
       throw new AppError(uploadLocked, { retryAfterSeconds, cause });
@@ -400,7 +400,7 @@ const append: Operation = {
   sample: "const { id } = await stowage.files.upload(file, { resumeUrl: uploadUrl });",
   answer: (c) => {
     const answer = appendOnce.answer(c);
-    c.var.deps.after(answer.catch(() => undefined));
+    c.get("deps").after(answer.catch(() => undefined));
     return answer;
   },
 };
