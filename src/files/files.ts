@@ -1,4 +1,4 @@
-import { and, eq, getTableColumns, is, isNotNull, or, SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, is, isNotNull, or, type Placeholder, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { isVisitor, type UploadToken } from "../access/actor.ts";
 import { type Credential, readAs, type TeamActor } from "../access/authorization.ts";
@@ -188,7 +188,7 @@ export function deleteAfterRetention(
   };
 }
 
-const isFileParam = (param: Param<FileOf>) => and(filesOfParam(param), eq(files.id, param("id")));
+export const isFileParam = (param: Param<FileOf>) => and(filesOfParam(param), eq(files.id, param("id")));
 
 export const fileById = preparedQuery((db, param: Param<FileOf>) =>
   db
@@ -311,7 +311,7 @@ export const MAX_PROMPT_FILES = 20;
 export const MAX_PROMPT_BYTES = 1_000_000_000;
 
 /** Whether the team's unprocessed files exceed these. Reads at most one more of them. */
-export const hasBacklog = (teamId: string) =>
+export const hasBacklog = (teamId: string | Placeholder) =>
   sql<0 | 1>`(select count(*) > ${MAX_PROMPT_FILES} or ifnull(sum(size_bytes), 0) > ${MAX_PROMPT_BYTES} from (
     select size_bytes from files indexed by files_unprocessed where team_id = ${teamId} and ${isUnprocessed}
     limit ${MAX_PROMPT_FILES + 1}) examined)`;

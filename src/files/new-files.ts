@@ -2,7 +2,7 @@ import { and, isNull, type SQL, sql } from "drizzle-orm";
 import { ownerColumns } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import type { Initiator } from "../events/events.ts";
-import { evaluate, insertWhere } from "../platform/db.ts";
+import { evaluate, insertWhere, type Param, preparedQuery } from "../platform/db.ts";
 import { leave, MAX_DELETING_MILLISECONDS } from "./deletion.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
 import { recordedFile, recordedFiles } from "./file-events.ts";
@@ -11,6 +11,7 @@ import {
   deleteAfterRetention,
   type FileRow,
   hasBacklog,
+  isFileParam,
   LISTED_COLUMNS,
   MAX_PENDING_MILLISECONDS,
   ofKnownFile,
@@ -79,12 +80,16 @@ export function fileInsert(deps: Deps, initiator: Initiator, given: NewFile, isA
   const uploaded = { type: FILE_EVENTS.uploaded, initiator, file: given, uploadTokenId };
   return {
     insert: recordedFile(deps, uploaded, insertWhere(db, files, file, isAccepted)),
-    stored: db
-      .select({ ...LISTED_COLUMNS, etag: files.etag, isBulk: hasBacklog(given.teamId).as("isBulk") })
-      .from(files)
-      .where(isFile(given)),
+    stored: newFile(given),
   };
 }
+
+const newFile = preparedQuery((db, param: Param<FileOf>) =>
+  db
+    .select({ ...LISTED_COLUMNS, etag: files.etag, isBulk: hasBacklog(param("teamId")).as("isBulk") })
+    .from(files)
+    .where(isFileParam(param)),
+);
 
 /**
  * If nobody may know of it and it is not held, the file leaves, with its event. `kept` has its id if it stays: a full database keeps it,

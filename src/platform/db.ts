@@ -306,7 +306,7 @@ export function insertWhere<T extends SQLiteTable>(
   const stored = Object.entries(getTableColumns(table)).filter(([, column]) => !column.generated);
   const values = stored.map(([name, column]) => {
     const value = (row as Record<string, unknown>)[name] ?? column.default ?? null;
-    return is(value, SQL) ? value : sql`${sql.param(value, column)}`;
+    return is(value, SQL) ? value : sql.param(value, column);
   });
   return db
     .insert(table)

@@ -149,7 +149,7 @@ async function insertResumable(
   const reservation = { minBytes: sizeBytes, maxBytes: sizeBytes, resumable: { replaced } };
   const creation = {
     quota: insertUpload(deps, actor, file, columns, reservation),
-    arriving: arrivingUpload(deps, file),
+    arriving: arrivingUpload(file),
   };
   const insert = async () => {
     const replacement = idempotencyKey === null ? [] : [replaceUpload(deps, actor, file, idempotencyKey)];

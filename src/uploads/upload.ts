@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { and, eq, isNotNull, lt, lte, not, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, mayStillUpload, type TeamActor } from "../access/authorization.ts";
-import { type FilesOf, ownerColumns, uploadsOf } from "../access/own-files.ts";
+import { type FilesOf, ownerColumns, uploadsOf, uploadsOfParam } from "../access/own-files.ts";
 import { visitorIdOf } from "../access/upload-tokens.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
@@ -29,7 +29,17 @@ import { fileInsert, fileRevocation } from "../files/new-files.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { MIN_BYTES_PER_SECOND } from "../platform/bodies.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-store.ts";
-import { evaluate, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
+import {
+  evaluate,
+  firstOf,
+  hasRow,
+  insertWhere,
+  type Param,
+  preparedQuery,
+  type Query,
+  read,
+  write,
+} from "../platform/db.ts";
 import { DAY, instantOf, MINUTE, newId, SECOND } from "../platform/system.ts";
 import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation } from "./quota.ts";
 import { insertWithRoom } from "./room.ts";
@@ -194,11 +204,12 @@ export function insertUpload(
 }
 
 /** The row of an upload that is arriving. None if it was not inserted. */
-export const arrivingUpload = ({ db }: Deps, key: FileOf) =>
+export const arrivingUpload = preparedQuery((db, param: Param<FileOf>) =>
   db
     .select()
     .from(uploads)
-    .where(and(isUpload(key), isReceiving));
+    .where(and(uploadsOfParam(param), eq(uploads.fileId, param("id")), isReceiving)),
+);
 
 interface Inserted {
   inserted?: UploadRow | undefined;
@@ -220,7 +231,7 @@ async function insertFormUpload(
   const batch = {
     freeKey: claim ? [claim.freeKey] : [],
     quota: insertUpload(deps, actor, upload, { idempotencyKey, dueAt }, reservation),
-    arriving: arrivingUpload(deps, upload),
+    arriving: arrivingUpload(upload),
     withKey: claim ? [claim.uploadWithKey] : [],
   };
   const { quota, arriving, withKey } = await write(deps, batch, {
@@ -519,7 +530,7 @@ async function settleReplay(
   const {
     state: [row],
     upload: [arriving],
-  } = await read(deps, { state, upload: arrivingUpload(deps, key) });
+  } = await read(deps, { state, upload: arrivingUpload(key) });
   if (arriving) {
     const ageSeconds = Math.ceil((deps.system.now() - arriving.createdAt) / 1000);
     const retryAfterSeconds = Math.max(1, Math.min(ageSeconds, MAX_RETRY_AFTER_SECONDS));

@@ -397,7 +397,7 @@ select
       ) examined
   ) as isBulk
 from files
-where (files.team_id = ? and files.id = ?);
+where ((files.team_id = ? and (? is null or files.user_id = ?)) and files.id = ?);
 
 -- batch.extraQueries.1: 1 row read
 --   SEARCH upload_parts USING PRIMARY KEY (file_id=?)

@@ -159,7 +159,12 @@ select
   secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
   multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
-where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving');
+where
+  (
+    (uploads.team_id = ? and (? is null or uploads.user_id = ?))
+    and uploads.file_id = ?
+    and uploads.status = 'receiving'
+  );
 
 -- replacement.1.cancel: 2 rows read
 --   SEARCH uploads USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?)

@@ -129,7 +129,12 @@ select
   secret_hash, offset_bytes, progress_at, progress_bytes, part_bytes, metadata, properties, stated_sha256,
   multipart_id, mime_type, file_type, next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
-where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving');
+where
+  (
+    (uploads.team_id = ? and (? is null or uploads.user_id = ?))
+    and uploads.file_id = ?
+    and uploads.status = 'receiving'
+  );
 
 -- Round trip 3
 
@@ -287,7 +292,7 @@ select
       ) examined
   ) as isBulk
 from files
-where (files.team_id = ? and files.id = ?);
+where ((files.team_id = ? and (? is null or files.user_id = ?)) and files.id = ?);
 
 -- followers.1: 0 rows read
 --   SEARCH followers USING PRIMARY KEY (team_id=?)
