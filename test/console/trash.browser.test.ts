@@ -69,6 +69,10 @@ describe("Trash page", () => {
     await button(page, "Restore one.txt").click();
     await expectAnnounced(page, "Restored 1 file");
     await expect(rows(page)).toHaveCount(3);
+    await button(page, "Show").click();
+    await expect(heading(page, "one.txt")).toBeVisible();
+    await page.goBack();
+    await expect(rows(page)).toHaveCount(3);
     expect(await team.stowage.files.get(ids[0] ?? "")).toMatchObject({ folder: "podcast/2026" });
 
     await page.getByRole("checkbox", { name: "Select two.txt" }).check();
@@ -79,6 +83,11 @@ describe("Trash page", () => {
     await page.setViewportSize({ width: 1280, height: 800 });
     await button(page, "Restore").click();
     await expectAnnounced(page, "Restored 2 files");
+    await expect(rows(page)).toHaveText([/^four\.txt/]);
+    // Several files are shown in the list of their folder.
+    await button(page, "Show").click();
+    await expect(rows(page)).toHaveText([/^three\.txt/, /^two\.txt/]);
+    await page.goBack();
     await expect(rows(page)).toHaveText([/^four\.txt/]);
 
     await chooseAction(page, "Actions for four.txt", "Erase");

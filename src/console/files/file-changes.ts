@@ -2,10 +2,11 @@ import { MAX_BATCH_FILES } from "../../client/files.ts";
 import type { BatchResult, StoredFile, Stowage } from "../../client/index.ts";
 import { perform } from "../framework/action.tsx";
 import { announce } from "../framework/announce.tsx";
-import { lastUrl, navigate, path } from "../framework/router.ts";
+import { href, lastUrl, navigate, path } from "../framework/router.ts";
 import { client } from "../framework/session.ts";
 import { whilePaused } from "../framework/store.ts";
 import { countOf } from "../parts/format.ts";
+import { pathOf } from "./file-rows.ts";
 import { forgetSignedUrl } from "./signed-url.ts";
 
 /* Changes of many files. Each announces its result, and all but an erasure and a restoration can be undone. */
@@ -41,16 +42,16 @@ async function changeFiles(action: Action, ids: string[], onDone: OnDone = () =>
 
 /** Announces a change with a button that undoes it. */
 export const announceChange = (text: string, undo: () => Promise<unknown>): void =>
-  announce(
-    text,
-    () =>
+  announce(text, {
+    label: "Undo",
+    run: () =>
       void perform({
         run: async () => {
           await undo();
           announce("Change undone");
         },
       }),
-  );
+  });
 
 const idsOf = (files: Pick<StoredFile, "_id">[]) => files.map(({ _id }) => _id);
 const notChanged = ({ length }: string[]) => (length > 0 ? `. ${countOf(length, "file")} couldn't be changed.` : "");
@@ -148,10 +149,20 @@ export async function trashFiles(files: Pick<StoredFile, "_id">[]): Promise<void
   }
 }
 
-/** Restores files from the trash. */
-export async function restoreFiles(files: Pick<StoredFile, "_id">[]): Promise<void> {
+/** The page of a file, or the list that has several: their folder, or the one above it that they share. */
+function placeOf(files: Pick<StoredFile, "_id" | "folder">[]): string {
+  const [first, ...others] = files;
+  if (first && others.length === 0) return href(`/files/${first._id}`);
+  const isShared = ({ path }: { path: string }) => others.every(({ folder }) => `${folder}/`.startsWith(`${path}/`));
+  return href("/files", { folder: pathOf(first?.folder ?? "").findLast(isShared)?.path });
+}
+
+/** Restores files from the trash, and leads to where they are. */
+export async function restoreFiles(files: Pick<StoredFile, "_id" | "folder">[]): Promise<void> {
   const failed = await changeFiles({ action: "restore" }, idsOf(files));
-  announce(`Restored ${countOf(files.length - failed.length, "file")}${notChanged(failed)}`);
+  const restored = files.filter(({ _id }) => !failed.includes(_id));
+  const text = `Restored ${countOf(restored.length, "file")}${notChanged(failed)}`;
+  announce(text, restored.length > 0 ? { label: "Show", run: () => navigate(placeOf(restored)) } : undefined);
 }
 
 /** Saves files on the reader's device, one after the other. */

@@ -2,17 +2,23 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { Icon } from "../parts/icon.tsx";
 
+/** A button beside a result: what undoes it, or shows it. */
+interface FollowUp {
+  label: "Undo" | "Show";
+  run: () => void;
+}
+
 interface Announcement {
   id: number;
   content: ComponentChildren;
-  undo?: (() => void) | undefined;
+  follow?: FollowUp | undefined;
   /** Whether the page shows the result elsewhere, so that only screen readers need it. */
   isSpoken?: boolean;
 }
 
 const SHOWN_MILLISECONDS = 6000;
 /** Time to read the result, and to reach the button by keyboard. */
-const UNDO_MILLISECONDS = 30_000;
+const FOLLOW_UP_MILLISECONDS = 30_000;
 const announcements = signal<Announcement[]>([]);
 /** How many modal dialogs are open. Everything outside them is inert, and screen readers ignore it. */
 export const openDialogs = signal(0);
@@ -22,18 +28,15 @@ const dismiss = (id: number) => {
   announcements.value = announcements.value.filter((announcement) => announcement.id !== id);
 };
 
-function show(content: ComponentChildren, undo?: () => void, isSpoken = false): number {
-  announcements.value = [...announcements.value, { id: ++latestId, content, undo, isSpoken }];
+function show(content: ComponentChildren, follow?: FollowUp, isSpoken = false): number {
+  announcements.value = [...announcements.value, { id: ++latestId, content, follow, isSpoken }];
   return latestId;
 }
 
-/**
- * Shows the result of an action briefly, and reads it to screen readers.
- * @param undo adds a button that undoes the action
- */
-export function announce(text: string, undo?: () => void): void {
-  const id = show(<span>{text}</span>, undo);
-  setTimeout(() => dismiss(id), undo ? UNDO_MILLISECONDS : SHOWN_MILLISECONDS);
+/** Shows the result of an action briefly, and reads it to screen readers. */
+export function announce(text: string, follow?: FollowUp): void {
+  const id = show(<span>{text}</span>, follow);
+  setTimeout(() => dismiss(id), follow ? FOLLOW_UP_MILLISECONDS : SHOWN_MILLISECONDS);
 }
 
 /** Reads a result to screen readers alone, because the page shows it elsewhere. */
@@ -60,24 +63,24 @@ export function Announcements({ inDialog = false }: { inDialog?: boolean }) {
   return (
     <div class="announcements" role="status">
       {isUsed &&
-        announcements.value.map(({ id, content, undo, isSpoken }) =>
+        announcements.value.map(({ id, content, follow, isSpoken }) =>
           isSpoken ? (
             <span key={id} class="visually-hidden">
               {content}
             </span>
           ) : (
-            <div key={id} data-undo={undo !== undefined}>
+            <div key={id} data-undo={follow?.label === "Undo"}>
               {content}
-              {undo && (
+              {follow && (
                 <button
                   type="button"
                   class="button"
                   onClick={() => {
                     dismiss(id);
-                    undo();
+                    follow.run();
                   }}
                 >
-                  Undo
+                  {follow.label}
                 </button>
               )}
               <button type="button" class="button ghost" aria-label="Dismiss" onClick={() => dismiss(id)}>
