@@ -1,5 +1,7 @@
 import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { nameOfUser, useUsers } from "./accounts/user-choice.tsx";
+import { useKeys, useWebhooks } from "./data.ts";
 import { recordingOf } from "./files/file-rows.ts";
 import { type Match, missingOf, playMatch, Sentence, urlOfMatch, useSpoken } from "./files/spoken.tsx";
 import { useAllFolders } from "./folders/folder-data.ts";
@@ -10,11 +12,13 @@ import { href, navigate } from "./framework/router.ts";
 import { can, client, session } from "./framework/session.ts";
 import { useList } from "./framework/store.ts";
 import { leave } from "./leaving.tsx";
+import { NOUNS } from "./nouns.ts";
 import { copy } from "./parts/copy.tsx";
 import { formatDuration } from "./parts/format.ts";
 import { Icon, type IconName } from "./parts/icon.tsx";
 import { hasWords, Marked, quoted } from "./parts/words.tsx";
 import { visibleSections } from "./sections.ts";
+import { nameOfWebhook } from "./webhooks/webhook-name.ts";
 
 /* The results of the palette. They are loaded after its field, which keeps what is typed in the meantime. */
 
@@ -22,6 +26,8 @@ const TYPING_MILLISECONDS = 250;
 const MAX_FILES = 8;
 const MAX_FOLDERS = 5;
 const MAX_RECENT_FILES = 5;
+/** Users, keys and webhooks, of each kind. */
+const MAX_RECORDS = 3;
 /** The recordings in which words are said, and the matches in each. */
 const [MAX_SPOKEN_FILES, MAX_SPOKEN] = [4, 2];
 
@@ -78,6 +84,43 @@ function commands(openHelp: () => void): Result[] {
   ];
 }
 
+const RECORDS = { user: "User", apikey: "Key", webhook: "Webhook" };
+
+/** The users, keys and webhooks with the words in their names, which lead to their pages. */
+function useRecords(typed: string): Result[] {
+  const words = typed.trim();
+  const isUsed = words !== "" && session.value?.team != null;
+  const users = useUsers(words, isUsed);
+  const keys = useKeys(undefined, isUsed && can("keys:read"));
+  const webhooks = useWebhooks(isUsed && can("webhooks:read"));
+  const found = (kind: keyof typeof RECORDS, all: { id: string; name: string; detail?: string }[] = []) =>
+    all
+      .filter(({ name, detail = "" }) => isUsed && hasWords(`${name} ${detail}`, words))
+      .slice(0, MAX_RECORDS)
+      .map(({ id, name, detail }) => {
+        const place = NOUNS[kind].page?.({ id, name, fileId: "" }) ?? ["/"];
+        return {
+          key: id,
+          label: name,
+          ...(detail && { detail }),
+          note: RECORDS[kind],
+          icon: NOUNS[kind].icon,
+          run: () => navigate(href(...place)),
+        };
+      });
+  return [
+    ...found(
+      "user",
+      users.items?.map((user) => ({ id: user._id, name: nameOfUser(user), detail: user.email })),
+    ),
+    ...found("apikey", keys.items),
+    ...found(
+      "webhook",
+      webhooks.items?.map((webhook) => ({ id: webhook._id, name: nameOfWebhook(webhook) })),
+    ),
+  ];
+}
+
 interface Matches {
   matches: Result[];
   spoken: Result[];
@@ -86,7 +129,7 @@ interface Matches {
   isSaidLoading: boolean;
 }
 
-/** Folders and files that match, and what is said in transcripts; without a search, the newest files. */
+/** Folders, files and other records that match, and what is said in transcripts; without a search, the newest files. */
 function useMatches(typed: string): Matches {
   const [search, setSearch] = useState("");
   useEffect(() => {
@@ -105,6 +148,7 @@ function useMatches(typed: string): Matches {
           )
       : null,
   );
+  const records = useRecords(typed);
   const said = useSpoken(isUsed ? search : "", { limit: MAX_SPOKEN_FILES });
   const isTyping = typed.trim() !== search;
   const isLoading = files.isLoading || isTyping;
@@ -131,6 +175,7 @@ function useMatches(typed: string): Matches {
       icon: "document" as const,
       run: () => navigate(href(`/files/${file._id}`)),
     })),
+    ...records,
   ];
   const isSaidLoading = said.isSearching || isTyping;
   const spoken = (isSaidLoading ? [] : (said.items ?? [])).flatMap(({ file, language, matches: found, matchCount }) => [

@@ -227,6 +227,32 @@ describe("Palette", () => {
     await expectGoodLooks(page, "shortcuts");
   });
 
+  test("finds users, keys, and webhooks by name, which lead to their pages", async ({ at }) => {
+    const team = await newTeam();
+    const { users, keys, webhooks } = team.stowage;
+    const names = { firstName: "Ada", lastName: "Lovelace" };
+    await users.create({ ...names, email: "al@example.com", password: PASSWORD });
+    await keys.create({ name: "Ada's laptop" });
+    await webhooks.create({ url: "http://127.0.0.1:9/", description: "Ada's endpoint" });
+    const { page } = await at("/usage", { team });
+    const find = async (words: string, expected: string[]) => {
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type(words);
+      await expect(dialog(page).getByRole("option")).toHaveText(expected);
+    };
+    await find("ada", ["Ada Lovelaceal@example.comUser", "Ada's laptopKey", "Ada's endpointWebhook"]);
+    await expectGoodLooks(page, "palette-records");
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.press("Enter");
+    await expect(heading(page, "Ada's endpoint")).toBeVisible();
+    await find("al@example", ["Ada Lovelaceal@example.comUser"]);
+    await page.keyboard.press("Enter");
+    await expect(page.getByRole("rowheader")).toHaveText("Ada Lovelaceal@example.com");
+    await find("laptop", ["Ada's laptopKey"]);
+    await page.keyboard.press("Enter");
+    await expect(heading(page, "Keys")).toBeVisible();
+  });
+
   test("turns the keys of letters and signs off and on, by the sheet of shortcuts", async ({ at }) => {
     const { page } = await at("/usage");
     const sheet = page.getByRole("dialog", { name: "Keyboard shortcuts" });

@@ -18,11 +18,15 @@ export const nameOfUser = ({ firstName, lastName, email }: Pick<User, "firstName
  * The users that match a search. The API finds whole emails, and the start of names; if it lists all users on one page,
  * every part of both is found here.
  */
-export function useUsers(search: string) {
-  const isAllowed = can("users:read");
-  const all = useList(["users"], isAllowed ? (signal) => client.value.users.list({}, { signal }) : null, {
-    of: ["user"],
-  });
+export function useUsers(search: string, isUsed = true) {
+  const isAllowed = isUsed && can("users:read");
+  const all = useList(
+    [isAllowed ? "users" : "unused"],
+    isAllowed ? (signal) => client.value.users.list({}, { signal }) : null,
+    {
+      of: ["user"],
+    },
+  );
   const isComplete = all.items !== undefined && !all.more;
   const isEmail = search.includes("@");
   const isSearchable = search !== "" && !isComplete && (!isEmail || WHOLE_EMAIL.test(search));
