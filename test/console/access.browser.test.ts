@@ -1,7 +1,7 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { Stowage } from "../../src/client/index.ts";
-import { expectGoodLooks } from "../support/browser/appearance.ts";
+import { expectGoodLooks, tabTo } from "../support/browser/appearance.ts";
 import { chooseAction, exhaustive, PASSWORD, startUpload, test } from "../support/browser/console.ts";
 import { hold } from "../support/browser/fakes.ts";
 import { button, dialog, heading, link } from "../support/browser/locators.ts";
@@ -172,6 +172,18 @@ describe("Key", () => {
     await expect(dialog(page).getByRole("group", { name: "Permissions" })).toContainText(
       /Files:.*Users:.*Keys and sessions:.*Events:.*Webhooks:/s,
     );
+    const placeOf = async (name: string) => (await box(name).boundingBox()) ?? { x: 0, y: 0 };
+    const [view, manage] = [await placeOf("View users"), await placeOf("Manage users")];
+    expect([manage.y, manage.x > view.x]).toEqual([view.y, true]);
+    // The buttons stay visible below a form that is longer than the window, and hide no box that the keyboard reaches.
+    await page.setViewportSize({ width: 1280, height: 500 });
+    const create = dialog(page).getByRole("button", { name: "Create key" });
+    await expect(create).toBeInViewport({ ratio: 1 });
+    await dialog(page).getByLabel("Name").focus();
+    await tabTo(box("Erase files"));
+    const { y = 0, height = 0 } = (await box("Erase files").boundingBox()) ?? {};
+    expect(y + height).toBeLessThan((await create.boundingBox())?.y ?? 0);
+    await page.setViewportSize({ width: 1280, height: 800 });
     await dialog(page).getByRole("button", { name: "Create key" }).click();
     await expect(page.getByRole("alert")).toHaveText("Select at least one permission.");
     for (const name of ["View files", "Download and share files", "Edit files"]) await box(name).check();

@@ -4,7 +4,7 @@ import { Stowage } from "../../src/client/index.ts";
 import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "../support/browser/appearance.ts";
 import { chooseAction, exhaustive, PASSWORD, test, uploadNamed } from "../support/browser/console.ts";
 import { dropFiles } from "../support/browser/dragging.ts";
-import { alter, fakeFiles, respond } from "../support/browser/fakes.ts";
+import { alter, fakeFiles, hold, respond } from "../support/browser/fakes.ts";
 import { button, dialog, heading, link, names, player, row, rows, secondsOf } from "../support/browser/locators.ts";
 import { copyBy, expect, expectAnnounced } from "../support/browser/support.ts";
 import { collect, newTeam, type Team, upload, url } from "../support/team.ts";
@@ -40,6 +40,30 @@ describe("File list", () => {
     await cells.filter({ hasText: "9.3 kB" }).click();
     await expect(heading(page, "plain.mp3")).toBeVisible();
   });
+
+  exhaustive(
+    "stands as rows, and the page of a file as a player above lines, until they have loaded",
+    async ({ at }) => {
+      const { page } = await at("/usage", { files: ["one.txt"] });
+      const skeleton = page.getByRole("status").filter({ hasText: "Loading…" });
+      const heights = () =>
+        skeleton.locator("span:not(.visually-hidden)").evaluateAll((rows) => rows.map((row) => row.clientHeight));
+      const list = await hold(page, "GET", /\/docs\/v1\/uploads\?/);
+      await link(page, "Files").click();
+      await list.isHeld;
+      await expect.poll(heights).toEqual(Array(8).fill(35));
+      list.release();
+      await expect(names(page)).toHaveText(["one.txt"]);
+      await expect(skeleton).toHaveCount(0);
+      const file = await hold(page, "GET", /\/metadata$/);
+      await link(page, "one.txt").click();
+      await file.isHeld;
+      await expect.poll(heights).toEqual([196, ...Array(7).fill(35)]);
+      file.release();
+      await expect(heading(page, "one.txt")).toBeVisible();
+      await expect(skeleton).toHaveCount(0);
+    },
+  );
 
   exhaustive("shows the sizes of more files than the event log lists", async ({ at }) => {
     const { page } = await at("/usage");

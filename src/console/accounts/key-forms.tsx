@@ -79,7 +79,7 @@ function ScopeBoxes({ scopes, checked }: { scopes: Scope[]; checked: Scope[] }) 
     <fieldset class="key-values">
       <legend>Permissions</legend>
       {[...lines].map(([noun, members]) => (
-        <div key={noun} class="actions">
+        <div key={noun} class="fact-row">
           <span class="quiet" aria-hidden="true">
             {capitalized(noun)}:
           </span>

@@ -103,7 +103,7 @@ function DetailsForm({
       <fieldset class="key-values">
         <legend>Fields</legend>
         {rows.map(({ name, text }, place) => (
-          <div key={place}>
+          <div key={place} class="field">
             <input
               aria-label={`Name of field ${place + 1}`}
               placeholder="Name"

@@ -88,7 +88,7 @@ export function FilePage({ id }: { id: string }) {
       }
     >
       <Failure error={error} onRetry={reload} />
-      {file ? <Details file={file} /> : !error && <Skeleton rows={4} />}
+      {file ? <Details file={file} /> : !error && <Skeleton first="14rem" />}
     </Page>
   );
 }

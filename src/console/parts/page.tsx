@@ -108,12 +108,18 @@ export function Empty({ title, hasLogo, children }: EmptyProps) {
   );
 }
 
+interface SkeletonProps {
+  rows?: number;
+  /** The height of the first row, if something larger will be above the others, such as a player. */
+  first?: string;
+}
+
 /** Stands where rows will be. It appears only if loading takes longer than a moment. */
-export const Skeleton = ({ rows = 8 }: { rows?: number }) => (
+export const Skeleton = ({ rows = 8, first }: SkeletonProps) => (
   <div class="skeleton" role="status">
     <span class="visually-hidden">Loading…</span>
     {Array.from({ length: rows }, (_, row) => (
-      <span key={row} />
+      <span key={row} style={row === 0 && first ? { height: first } : undefined} />
     ))}
   </div>
 );
