@@ -12,9 +12,26 @@ import { formatBytes, formatDuration } from "./parts/format.ts";
 import { Icon } from "./parts/icon.tsx";
 import { Skeleton } from "./parts/page.tsx";
 import { Time } from "./parts/values.tsx";
-import { formatClip, IconButton, PlaybackFailure, Player, SeekBar, SpeedSelect, Times } from "./sound/controls.tsx";
+import {
+  formatClip,
+  IconButton,
+  PlaybackFailure,
+  Player,
+  SeekBar,
+  SkipButton,
+  SpeedSelect,
+  Times,
+} from "./sound/controls.tsx";
 import { PlayButton } from "./sound/play-button.tsx";
-import { clip, fragmentOf, markClip, openOnPage, startPlayback } from "./sound/playback.ts";
+import {
+  BACK_SECONDS,
+  clip,
+  FORWARD_SECONDS,
+  fragmentOf,
+  markClip,
+  openOnPage,
+  startPlayback,
+} from "./sound/playback.ts";
 import { followPlayerKeys, momentOf, type Track } from "./sound/player-state.ts";
 import { rememberWaveform, waveformOf } from "./sound/waveforms.ts";
 
@@ -57,7 +74,7 @@ async function load(): Promise<void> {
   try {
     const loaded = await fetchFile();
     if (loaded.waveform) rememberWaveform(token, loaded.waveform);
-    document.title = loaded.name;
+    document.title = titleOf(loaded);
     file.value = loaded;
     if (loaded.transcriptUrl && !isEmbedded) void loadTranscript(loaded.transcriptUrl);
   } catch (error) {
@@ -74,13 +91,16 @@ async function loadTranscript(url: string): Promise<void> {
   transcript.value = { vtt: await loaded[0].text(), language: headers.get("Content-Language"), Transcript };
 }
 
-const trackOf = ({ name, mimeType, durationSeconds }: SharedFile): Track => ({
+/** What listeners know a recording by. */
+const titleOf = ({ title, name }: SharedFile): string => title ?? name;
+
+const trackOf = (shared: SharedFile): Track => ({
   _id: token,
-  name,
-  mimeType,
-  durationSeconds,
+  name: titleOf(shared),
+  mimeType: shared.mimeType,
+  durationSeconds: shared.durationSeconds,
   folder: "",
-  artist: null,
+  artist: shared.artist,
   peaks: null,
 });
 
@@ -154,20 +174,26 @@ const Download = ({ url }: { url: string }) => (
 function Page({ shared }: { shared: SharedFile }) {
   const { name, title, artist, mimeType, size, durationSeconds, expiresAt, url } = shared;
   const isAudio = mimeType.startsWith("audio/");
-  const recording = [title, artist].filter(Boolean).join(" – ");
+  const heading = titleOf(shared);
   return (
     <>
       <div class="share-title">
         {!isAudio && !isVisual(shared) && <Icon name="document" size={32} />}
-        <h1 title={name}>
-          <bdi>{name}</bdi>
+        <h1 title={heading}>
+          <bdi>{heading}</bdi>
         </h1>
-        {recording && (
-          <p title={recording}>
-            <bdi>{recording}</bdi>
+        {artist && (
+          <p title={artist}>
+            <bdi>{artist}</bdi>
           </p>
         )}
         <p class="quiet">
+          {title && (
+            <>
+              <bdi>{name}</bdi>
+              {" · "}
+            </>
+          )}
           {durationSeconds !== null && `${formatDuration(durationSeconds)} · `}
           {formatBytes(size)}
           {expiresAt && (
@@ -186,11 +212,12 @@ function Page({ shared }: { shared: SharedFile }) {
 }
 
 function Embed({ shared }: { shared: SharedFile }) {
-  const { name, mimeType, size, url } = shared;
+  const { mimeType, size, url } = shared;
+  const heading = titleOf(shared);
   const title = (
     <h1>
-      <a href={PAGE} target="_blank" rel="noopener" title={name}>
-        <bdi>{name}</bdi>
+      <a href={PAGE} target="_blank" rel="noopener" title={heading}>
+        <bdi>{heading}</bdi> <Icon name="external" size={12} />
       </a>
     </h1>
   );
@@ -216,7 +243,11 @@ function EmbeddedPlayer({ shared }: { shared: SharedFile }) {
     <>
       <Times file={file} />
       <SpeedSelect />
-      <PlayButton file={file} class="primary" />
+      <div class="player-controls">
+        <SkipButton seconds={-BACK_SECONDS} />
+        <PlayButton file={file} class="primary" />
+        <SkipButton seconds={FORWARD_SECONDS} />
+      </div>
       <SeekBar file={file} channels={channels} />
       <PlaybackFailure />
     </>

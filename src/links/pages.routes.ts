@@ -32,8 +32,9 @@ async function servePicture(c: Context<AppEnv>): Promise<Response> {
 }
 
 interface Preview {
-  /** The title of the page. */
+  /** The title of the page, which is that of the recording if it has one. */
   name: string;
+  /** The title of the preview. */
   title: string;
   description: string;
   /** The size of the picture at `PICTURE_PATH`. Null if there is none. */
@@ -44,10 +45,10 @@ interface Preview {
 async function findPreview(c: Context<AppEnv>): Promise<Preview | null> {
   try {
     const { name, link, file, teamName } = await openCounted(c, findLinked);
-    const recording = [file.title ?? name, file.artist].filter(Boolean).join(" – ");
-    const title = link.name ?? recording;
+    const shown = file.title ?? name;
+    const title = link.name ?? [shown, file.artist].filter(Boolean).join(" – ");
     const picture = file.waveform !== null ? PICTURE_PIXELS : null;
-    return { name, title, description: `Shared by ${teamName}`, picture };
+    return { name: shown, title, description: `Shared by ${teamName}`, picture };
   } catch (error) {
     if (isError(error, "not_found")) return null;
     throw error;
