@@ -347,9 +347,11 @@ describe("Player", () => {
         const heights = new Array<number>(width).fill(0);
         const colors = new Set<string>();
         for (let at = 0; at < data.length; at += 4) {
-          if (data[at + 3] !== 255) continue;
+          if (data[at + 3] === 0) continue;
           const column = (at / 4) % width;
           heights[column] = (heights[column] ?? 0) + 1;
+          // What is dimmed has less than its color.
+          if (data[at + 3] !== 255) continue;
           colors.add(`${data[at]} ${data[at + 1]} ${data[at + 2]}`);
         }
         return {
@@ -570,7 +572,8 @@ describe("Player", () => {
     const box = await hover.boundingBox();
     expect((box?.x ?? 0) + (box?.width ?? 0)).toBeLessThanOrEqual(x + width);
 
-    for (let press = 0; press < 3; press++) await page.getByRole("button", { name: "Zoom in" }).click();
+    // To the clip, and then further.
+    for (let press = 0; press < 3; press++) await page.getByRole("button", { name: /^Zoom (in|to clip)$/ }).click();
     const view = player(page).locator(".player-view");
     await view.evaluate((element) => {
       element.scrollLeft = 0;
@@ -757,6 +760,53 @@ describe("Player", () => {
     await expect(bar.getByRole("button", { name: "Play minute.wav" })).toBeVisible();
     await page.evaluate(() => scrollTo(0, 0));
     await expect(bar).toHaveCount(0);
+  });
+
+  test("dims what is outside of a clip, shows the position as a line, and zooms to the clip", async ({ at }) => {
+    const { page, place, xAt } = await openRecording(at, { reducedMotion: true });
+    /** How much of the color and how many pixels the columns at a moment have. */
+    const columnAt = async (seconds: number) => {
+      const x = Math.round((await xAt(seconds)) - ((await page.locator(".player-view").boundingBox())?.x ?? 0));
+      return place.locator("canvas").evaluate((canvas: HTMLCanvasElement, x) => {
+        const { data = [] } = canvas.getContext("2d")?.getImageData(x - 1, 0, 4, canvas.height) ?? {};
+        const alphas = [...data].filter((_, place) => place % 4 === 3 && data[place]);
+        return { height: canvas.height, most: Math.max(...alphas), count: alphas.length };
+      }, x);
+    };
+    const whole = await columnAt(40);
+    expect(whole.most).toBe(255);
+    for (const key of ["Home", "PageUp", "[", "PageUp", "ArrowLeft", "]"]) await place.press(key);
+    await expect(page.getByRole("status").filter({ hasText: "Clip: 0:30 – 0:55" })).toBeVisible();
+    await expect.poll(async () => (await columnAt(20)).most).toBeLessThan(128);
+    expect((await columnAt(40)).most).toBe(255);
+    // The line is as high as the canvas, and the quiet bars of this part are not.
+    await expect.poll(async () => (await columnAt(55)).count).toBeGreaterThanOrEqual(2 * whole.height);
+    expect((await columnAt(40)).count).toBeLessThan(whole.height);
+    await page.getByRole("button", { name: "Zoom to clip" }).click();
+    const { x = 0, width = 0 } = (await page.locator(".player-view").boundingBox()) ?? {};
+    expect(((await xAt(55)) - (await xAt(30))) / width).toBeCloseTo(1 / 1.25, 2);
+    expect(((await xAt(30)) - x) / width).toBeCloseTo(0.1, 2);
+    await expect(page.getByRole("button", { name: "Zoom in" })).toBeEnabled();
+    await expect(place).toHaveAttribute("aria-keyshortcuts", "[ ]");
+  });
+
+  exhaustive("is a triangle on a button, and shows the clip, in forced colors", async ({ at }) => {
+    const { page, place } = await openRecording(at);
+    await page.emulateMedia({ forcedColors: "active" });
+    const { back, top, start } = await page.getByRole("button", { name: "Play minute.wav" }).evaluate((button) => {
+      const { borderTopColor: top, borderLeftColor: start } = getComputedStyle(button, "::before");
+      return { back: getComputedStyle(button).backgroundColor, top, start };
+    });
+    // Forced colors would fill the sides of the triangle, too.
+    expect(top).toBe("rgba(0, 0, 0, 0)");
+    expect(start).not.toBe(back);
+    for (const key of ["Home", "PageUp", "["]) await place.press(key);
+    const { color, width } = await page.locator(".player-clip").evaluate((clip) => {
+      const { borderLeftColor: color, borderLeftWidth: width } = getComputedStyle(clip);
+      return { color, width };
+    });
+    expect([color, width]).toEqual(["rgb(0, 0, 0)", "2px"]);
+    await screenshot(page, "forced-colors");
   });
 
   exhaustive("zooms to the position, also without motion", async ({ at }) => {

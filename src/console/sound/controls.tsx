@@ -1,6 +1,7 @@
 import { effect, type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { hasCharacterKeys } from "../framework/keys.ts";
 import { Failure } from "../parts/failure.tsx";
 import { formatDuration, formatTenths } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
@@ -47,6 +48,8 @@ const HANDLE_STEPS = [0.1, 1] as const;
 const MAX_ZOOM = 64;
 const MIN_SHOWN_SECONDS = 5;
 const ZOOM_STEP = 2;
+/** A zoom to a clip shows this many times the clip. */
+const CLIP_SURROUNDINGS = 1.25;
 /** How far a wheel turns to zoom by a factor of e. */
 const WHEEL_PIXELS = 150;
 /** Where the position is after the waveform has scrolled to it: a share of the visible part. */
@@ -108,7 +111,11 @@ export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
       const from = marked && now >= marked.from && now <= marked.to ? marked.from : 0;
       const [all, { left, width }] = [bar.getBoundingClientRect(), element.getBoundingClientRect()];
       const shown = { from: (left - all.left) / all.width, to: (left - all.left + width) / all.width };
-      drawWaveform(element, channels, { from: shareOf(from), to: shareOf(now) }, shown);
+      drawWaveform(element, channels, {
+        played: { from: shareOf(from), to: shareOf(now) },
+        shown,
+        marked: marked && { from: marked.from / total, to: marked.to / total },
+      });
     };
     redraw();
     const unfollow = followCanvas(bar, redraw);
@@ -168,6 +175,7 @@ export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
         aria-valuemax={Math.floor(total)}
         aria-valuenow={seconds}
         aria-valuetext={`${formatDuration(seconds)} of ${formatDuration(total)}`}
+        aria-keyshortcuts={isMarkable && hasCharacterKeys.value ? "[ ]" : undefined}
         onKeyDown={onKeyDown}
         onPointerDown={onPointer}
         onPointerMove={onPointer}
@@ -428,6 +436,20 @@ function useZoom(file: Track) {
     return (seconds / total) * scrollWidth - scrollLeft;
   };
   const isShown = (place: number) => place >= 0 && place <= (view.current?.clientWidth ?? 0);
+  const marked = pageTrack.value?._id === file._id ? clip.value : null;
+  /** How often the clip, with some of what is around it, fits into the recording. */
+  const clipLevel = marked ? Math.min(max, total / ((marked.to - marked.from) * CLIP_SURROUNDINGS)) : 1;
+  /** Zooms to the clip, or, once it is that large, further at the position. */
+  const zoomIn = () => {
+    const width = view.current?.clientWidth ?? 0;
+    if (marked && level.peek() < clipLevel)
+      return zoom(clipLevel / level.peek(), placeOf((marked.from + marked.to) / 2), width / 2);
+    return zoomAtPosition(ZOOM_STEP);
+  };
+  const zoomAtPosition = (factor: number) => {
+    const place = placeOf(momentOf(file));
+    zoom(factor, isShown(place) ? place : (view.current?.clientWidth ?? 0) / 2);
+  };
   useEffect(() => {
     let before = position.peek();
     return effect(() => {
@@ -465,22 +487,16 @@ function useZoom(file: Track) {
     } else if (event.type !== "pointerdown") fingers.delete(event.pointerId);
     if (fingers.size === 0) pinch.isActive = false;
   };
-  const button = (label: "Zoom in" | "Zoom out", factor: number) => (
-    <IconButton
-      label={label}
-      icon={factor > 1 ? "zoom-in" : "zoom-out"}
-      class="player-zoom"
-      isDisabled={level.value === (factor > 1 ? max : 1)}
-      onClick={() => {
-        const place = placeOf(momentOf(file));
-        zoom(factor, isShown(place) ? place : (view.current?.clientWidth ?? 0) / 2);
-      }}
-    />
+  const button = (label: string, icon: "zoom-in" | "zoom-out", end: number, onClick: () => void) => (
+    <IconButton label={label} icon={icon} class="player-zoom" isDisabled={level.value === end} onClick={onClick} />
   );
   useLayoutEffect(() => hideCutTimes(view.current as HTMLDivElement));
   return {
     level: level.value,
-    buttons: [button("Zoom out", 1 / ZOOM_STEP), button("Zoom in", ZOOM_STEP)],
+    buttons: [
+      button("Zoom out", "zoom-out", 1, () => zoomAtPosition(1 / ZOOM_STEP)),
+      button(level.value < clipLevel ? "Zoom to clip" : "Zoom in", "zoom-in", max, zoomIn),
+    ],
     props: {
       ref: view,
       onScroll: () => hideCutTimes(view.current as HTMLDivElement),

@@ -5,6 +5,9 @@ import { levelsOf, type Part, spread } from "./waveforms.ts";
 const BAR_PIXELS = 2;
 const STEP_PIXELS = 3;
 const PLAIN_BAR_PIXELS = 4;
+const PLAYHEAD_PIXELS = 2;
+/** How much is left of the bars outside of a clip. */
+const OUTSIDE_ALPHA = 0.4;
 /** Quieter than -40 dB for longer than this counts as silence. */
 const SILENT_PEAK = 0.01;
 const MIN_SILENCE_SECONDS = 1.2;
@@ -41,15 +44,23 @@ export function silencesOf(channels: number[][], durationSeconds: number): [numb
   return found;
 }
 
+interface Parts {
+  /** What was played, up to the position. */
+  played: Part;
+  /** What the canvas shows. */
+  shown: Part;
+  /** The clip. The rest is dimmed. */
+  marked?: Part | null;
+}
+
 /**
- * Draws peaks as bars, the first channel upward and the last one downward; without peaks, a plain bar. The played part has
- * the `fill` of the canvas and the rest its `stroke`, because scripts can read both. @param shown what the canvas shows
+ * Draws peaks as bars, the first channel upward and the last one downward, with a line at the position; without peaks, a plain
+ * bar. The played part has the `fill` of the canvas and the rest its `stroke`, because scripts can read both.
  */
 export function drawWaveform(
   canvas: HTMLCanvasElement,
   channels: number[][] | undefined,
-  played: Part,
-  shown: Part,
+  { played, shown, marked }: Parts,
 ): void {
   const ratio = devicePixelRatio;
   const width = Math.round(canvas.clientWidth * ratio);
@@ -61,10 +72,10 @@ export function drawWaveform(
   canvas.width = width;
   canvas.height = height;
   const { fill, stroke } = getComputedStyle(canvas);
-  const [from, to] = [played.from, played.to].map((share) => (share - shown.from) / (shown.to - shown.from)) as [
-    number,
-    number,
-  ];
+  const placesOf = ({ from, to }: Part) =>
+    [from, to].map((share) => (share - shown.from) / (shown.to - shown.from)) as [number, number];
+  const [from, to] = placesOf(played);
+  const [clipFrom, clipTo] = placesOf(marked ?? shown);
   const [top] = channels ?? [];
   if (!top || canvas.clientHeight <= PLAIN_BAR_PIXELS) {
     const thickness = Math.round(PLAIN_BAR_PIXELS * ratio);
@@ -86,6 +97,7 @@ export function drawWaveform(
     ) as [number, number];
     const at = (bar + 0.5) / count;
     paint.fillStyle = at >= from && at < to ? fill : stroke;
+    paint.globalAlpha = at >= clipFrom && at < clipTo ? 1 : OUTSIDE_ALPHA;
     paint.fillRect(
       Math.round(bar * STEP_PIXELS * ratio),
       middle - above,
@@ -93,6 +105,11 @@ export function drawWaveform(
       above + below,
     );
   }
+  if (played.to === 0 || to < 0 || to > 1) return;
+  const line = PLAYHEAD_PIXELS * ratio;
+  paint.fillStyle = fill;
+  paint.globalAlpha = 1;
+  paint.fillRect(Math.min(Math.round(width * to), width - line), 0, line, height);
 }
 
 /** Calls `redraw` if the size of an element or the theme changes. @returns a function that ends this */
