@@ -92,6 +92,21 @@ describe("Reference without a script", () => {
 });
 
 describe("Reference", () => {
+  test("colors the samples, and shows of a long list of numbers the first ones", async ({ openPage }) => {
+    const page = await openPage({ path: "/reference" });
+    const example = page.locator("main #listFiles figure code").first();
+    await expect(example).toContainText(/"peaks": \[(\d+, ){6}…\]/);
+    await example.scrollIntoViewIfNeeded();
+    const marked = (name: string) =>
+      example.evaluate((code, name) => {
+        const ranges = [...(CSS.highlights.get(name) ?? [])].filter((one) => one.startContainer === code.firstChild);
+        return ranges.map((one) => code.textContent.slice(one.startOffset, one.endOffset));
+      }, name);
+    expect((await marked("text")).slice(0, 2)).toEqual(['"Files: 1."', '"0193477c0a5e2b7f4d1c8e90"']);
+    expect(await marked("value")).toEqual(expect.arrayContaining(["482113", "30.04", "null"]));
+    await screenshot(page, "reference-colors");
+  });
+
   test("has samples of valid JavaScript that contain this service's URL and no token", async ({ openPage }) => {
     const page = await openPage({ path: "/reference" });
     await expect(page.locator("#listFiles pre").first()).toContainText(url);

@@ -162,12 +162,15 @@ function Errors({ operation }: { operation: Operation }) {
   );
 }
 
+/** Of a long list of numbers, such as the bars of a waveform, the first ones. */
+const fold = (json: string) => json.replaceAll(/((?:[-.\d]+, ){6})(?:[-.\d]+, ){6,}[-.\d]+/g, "$1…");
+
 function Json({ title, value }: { title: string; value: unknown }) {
   return (
     <figure>
       <figcaption>{title}</figcaption>
       <pre>
-        <code>{typeof value === "string" ? value : formatJson(value)}</code>
+        <code>{typeof value === "string" ? value : fold(formatJson(value))}</code>
       </pre>
     </figure>
   );

@@ -12,6 +12,28 @@ function showOrigin(): void {
   }
 }
 
+/** A name of JSON, a text, a number or another value, and a word of a language. */
+const TOKENS =
+  /("[^"\n]*")(?=:)|("[^"\n]*"|'[^']*'|`[^`]*`)|\b(\d[\d.]*|null|true|false|None|True|False)\b|\b(import|from|const|await|new|for|of|curl)\b/g;
+
+/** Colors the samples, without elements. A browser that has no highlights shows plain text. */
+function colorSamples(): void {
+  if (!CSS.highlights) return;
+  const kinds = ["name", "text", "value", "word"].map((kind) => {
+    const highlight = new Highlight();
+    CSS.highlights.set(kind, highlight);
+    return highlight;
+  });
+  for (const { firstChild: node } of document.querySelectorAll("pre code")) {
+    for (const { index, 0: found, ...groups } of node?.textContent?.matchAll(TOKENS) ?? []) {
+      const kind = kinds.findIndex((_, place) => groups[place + 1] !== undefined);
+      const [startContainer, endContainer] = [node as Node, node as Node];
+      const range = { startContainer, startOffset: index, endContainer, endOffset: index + found.length };
+      kinds[kind]?.add(new StaticRange(range));
+    }
+  }
+}
+
 /** Selects a language in every sample at once. The clicked sample keeps its position on the screen. */
 function shareLanguage(): void {
   document.addEventListener("change", ({ target }) => {
@@ -63,6 +85,7 @@ function markPlace(): void {
 }
 
 showOrigin();
+colorSamples();
 shareLanguage();
 addCopyButtons();
 markPlace();
