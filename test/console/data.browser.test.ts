@@ -386,4 +386,12 @@ exhaustive("lists of users and keys have two lines without labels on a phone", a
       expect(height, path).toBeLessThanOrEqual(65);
     await expectGoodLooks(page, `phone-${path}`);
   }
+  // The whole date of the expiry, also on the narrowest phone.
+  await page.setViewportSize({ width: 320, height: 640 });
+  const cut = await page
+    .locator("tbody td:has(time)")
+    .evaluateAll((cells) =>
+      cells.filter(({ scrollWidth, clientWidth }) => clientWidth > 0 && scrollWidth > clientWidth),
+    );
+  expect(cut).toEqual([]);
 });
