@@ -533,6 +533,26 @@ describe("File list by keyboard, and its layout", () => {
     }
   });
 
+  exhaustive(
+    "has its menus as sheets at the bottom of a phone, and beside their buttons on a wide page",
+    async ({ at }) => {
+      const { page } = await at("/files", { files: ["one.txt"], width: 390, height: 844 });
+      const menu = page.getByRole("menu");
+      const boxOf = async () => (await menu.boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 };
+      await button(page, "Actions for one.txt").click();
+      await expect.poll(boxOf).toMatchObject({ x: 8, width: 374 });
+      const { y, height } = await boxOf();
+      expect(y + height).toBe(836);
+      await expectAccessible(page);
+      await page.keyboard.press("Escape");
+      await page.setViewportSize({ width: 1280, height: 800 });
+      await button(page, "Actions for one.txt").click();
+      const { x, width = 0 } = (await button(page, "Actions for one.txt").boundingBox()) ?? { x: 0 };
+      await expect.poll(async () => (await boxOf()).x + (await boxOf()).width).toBeCloseTo(x + width, 0);
+      expect((await boxOf()).width).toBeLessThan(374);
+    },
+  );
+
   exhaustive("forgets the selection when another folder is opened", async ({ at }) => {
     const team = await newTeam();
     const [inside = ""] = await uploadNamed(team, "inside.txt", "outside.txt");

@@ -16,7 +16,10 @@ export interface PopoverProps {
   children: (close: () => void) => ComponentChildren;
 }
 
-/** A button that opens a popover. Escape and a click outside close it. Its content exists only while it is open. */
+/**
+ * A button that opens a popover. Escape and a click outside close it. Its content exists only while it is open. On a phone, a
+ * menu is a sheet at the bottom, which leaves visible what it is about.
+ */
 export function Popover({ button, label, class: className = "", role, tabIndex = 0, children }: PopoverProps) {
   const id = useId();
   const [isOpen, setOpen] = useState(false);
@@ -29,11 +32,14 @@ export function Popover({ button, label, class: className = "", role, tabIndex =
     const frame = requestAnimationFrame(() => {
       const [at, shown] = [trigger.current?.getBoundingClientRect(), popover.current];
       if (!at || !shown) return;
+      const isSheet = role !== undefined && matchMedia("(max-width: 44rem)").matches;
+      shown.style.width = isSheet ? "auto" : "";
       const { width, height } = shown.getBoundingClientRect();
       const isBelow = at.bottom + GAP + height + MARGIN <= innerHeight || at.top < height;
       const isEnd = at.left + width + MARGIN > document.documentElement.clientWidth;
-      shown.style.top = `${Math.max(MARGIN, isBelow ? at.bottom + GAP : at.top - GAP - height)}px`;
-      shown.style.left = `${Math.max(MARGIN, isEnd ? at.right - width : at.left)}px`;
+      const top = Math.max(MARGIN, isBelow ? at.bottom + GAP : at.top - GAP - height);
+      const left = Math.max(MARGIN, isEnd ? at.right - width : at.left);
+      shown.style.inset = isSheet ? `auto ${MARGIN}px ${MARGIN}px` : `${top}px auto auto ${left}px`;
       shown.querySelector<HTMLElement>(role ? "[role=menuitem]" : "input, select, button, a")?.focus();
     });
     return () => cancelAnimationFrame(frame);
