@@ -54,6 +54,16 @@ const counted =
     return (await asked).success ? response : new Response(null, { status: 429 });
   };
 
+/** Reads the row of a link, then sends bytes of the object. */
+const lookUpAndDownload: Bare = async (request, env, url) => {
+  const { results } = await env.IDLE_DB.prepare(
+    "select * from links join files on files.id = file_id where links.id = ?",
+  )
+    .bind(url.searchParams.get("link"))
+    .all();
+  return results.length === 0 ? new Response(null, { status: 404 }) : download(request, env, url);
+};
+
 const bare: Record<string, Bare> = {
   get: getUser,
   getAndCount: counted(getUser),
@@ -68,15 +78,8 @@ const bare: Record<string, Bare> = {
 
   download,
 
-  /** Reads the row of a link, then sends bytes of the object. */
-  lookUpAndDownload: async (request, env, url) => {
-    const { results } = await env.IDLE_DB.prepare(
-      "select * from links join files on files.id = file_id where links.id = ?",
-    )
-      .bind(url.searchParams.get("link"))
-      .all();
-    return results.length === 0 ? new Response(null, { status: 404 }) : download(request, env, url);
-  },
+  lookUpAndDownload,
+  lookUpAndDownloadAndCount: counted(lookUpAndDownload),
 
   /** Sends zeros. */
   zeros: async (_, __, url) => new Response(zeros(Number(url.searchParams.get("bytes")))),
