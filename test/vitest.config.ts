@@ -40,12 +40,6 @@ const timeouts = { testTimeout: 300_000, hookTimeout: 300_000 };
  */
 export default defineConfig(async ({ mode }) => {
   const isExhaustive = mode === "all";
-  /**
-   * Real processes, sockets, and a real browser take part in the tests of some projects, and a disturbance of the machine
-   * may fail one of a thousand. `npm run test:all` repeats a failed test of these projects. The reporter names it, and fails
-   * the run if there are two. `npm test` repeats none.
-   */
-  const retry = isExhaustive ? 1 : 0;
   const shared = {
     ...timeouts,
     // Files of a project share processes or Workers, because to start one takes longer than many files.
@@ -97,7 +91,6 @@ export default defineConfig(async ({ mode }) => {
           root,
           test: {
             ...shared,
-            retry,
             name: "node",
             // Some replace modules.
             isolate: true,
@@ -108,7 +101,6 @@ export default defineConfig(async ({ mode }) => {
           root,
           test: {
             ...shared,
-            retry,
             name: "client",
             include: ["test/client/*.test.ts"],
             exclude: [...shared.exclude, `test/**/*.{node,browser}${ENDING}`],
@@ -120,7 +112,6 @@ export default defineConfig(async ({ mode }) => {
           root,
           test: {
             ...shared,
-            retry,
             name: "browser",
             include: [`test/**/*.browser${ENDING}`],
             // The servers start in parallel with the browser, which must be there before the first page.

@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { TestModule, Vitest } from "vitest/node";
-import { findGrowth, findOverrun, findRepeatProblem, GOAL_SECONDS } from "./budget.ts";
+import { findGrowth, findOverrun, GOAL_SECONDS } from "./budget.ts";
 import CountReporter from "./count-reporter.ts";
 import type { Durations } from "./durations.ts";
 import { sortLongestFirst } from "./sequencer.ts";
@@ -34,19 +34,6 @@ describe("The limit of a run", () => {
   });
 });
 
-describe("A second attempt", () => {
-  const [page, command] = ["test/console/pages.browser.test.ts > a page", "test/client/command.test.ts > a command"];
-  test.each([
-    ["none in npm test", "fast", [], true],
-    ["one in npm test", "fast", [page], false],
-    ["one in npm run test:all", "all", [page], true],
-    ["two in npm run test:all", "all", [page, command], false],
-    ["of a deterministic test in npm run test:all", "all", ["test/unit/a.node.test.ts > a"], false],
-  ] as const)("is allowed only as often as the run may repeat tests: %s", (_, mode, repeated, isFine) => {
-    expect(findRepeatProblem(mode, [...repeated]) === null).toBe(isFine);
-  });
-});
-
 describe("Longest first", () => {
   const file = (name: string, project = "node") => ({ moduleId: `/root/${name}`, project: { name: project } });
   test("starts unknown files of a project, then its longest, one project after another", () => {
@@ -66,7 +53,7 @@ describe("The reporter", () => {
     errors: () => [],
     children: {
       allSuites: () => [],
-      allTests: () => [{ result: () => ({ state: "passed" }), diagnostic: () => ({ flaky: false }), fullName: "a" }],
+      allTests: () => [{ result: () => ({ state: "passed" }), fullName: "a" }],
     },
     diagnostic: () => ({
       collectDuration: 0,

@@ -5,8 +5,6 @@ export const GOAL_SECONDS: Record<Mode, number> = { fast: 5 * 60, all: 15 * 60 }
 /** A run that takes more than this many times its goal fails. */
 const TOLERANCE = 1.5;
 const NAMED_FILES = 3;
-/** Tests of a run that may pass on their second attempt. */
-const MAX_REPEATED: Record<Mode, number> = { fast: 0, all: 1 };
 
 /** Returns the limit of a run. A fast machine gets no lower one, because some tests wait and don't compute. */
 export const limitOf = (mode: Mode, slowness: number): number => TOLERANCE * GOAL_SECONDS[mode] * Math.max(1, slowness);
@@ -33,15 +31,4 @@ export function findOverrun(
   const growth = findGrowth(durations, recorded).map(([file, grown]) => `${file} by ${grown.toFixed(0)} s`);
   const files = growth.length > 0 ? ` The files that grew most: ${growth.join(", ")}.` : "";
   return `The run took ${seconds.toFixed(0)} s, more than its ${limit.toFixed(0)} s.${files}`;
-}
-
-/**
- * Returns why tests that passed on their second attempt make a run fail, or null.
- * @param repeated their names, each after the path of its file
- */
-export function findRepeatProblem(mode: Mode, repeated: string[]): string | null {
-  const deterministic = repeated.find((name) => name.startsWith("test/unit/"));
-  if (deterministic) return `Only tests of real processes and of the browser may be repeated, not ${deterministic}.`;
-  if (repeated.length <= MAX_REPEATED[mode]) return null;
-  return `${repeated.length} tests needed a second attempt, more than ${MAX_REPEATED[mode]}.`;
 }

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import type { TestAnnotation } from "vitest";
 import type { Reporter, TestCase, TestModule, Vitest } from "vitest/node";
-import { findOverrun, findRepeatProblem } from "./budget.ts";
+import { findOverrun } from "./budget.ts";
 import { measureSlowness } from "./calibration.ts";
 import { type Durations, keepLast, type Mode, modeOf, readRecorded } from "./durations.ts";
 import { findUnshown } from "./threats.ts";
@@ -46,10 +46,9 @@ const OUTSIDE = {
 };
 
 /**
- * Runs the static checks in parallel with the tests. Prints test annotations, the slowest files, the tests that passed only
- * on their second attempt with the error of the first, the tests of THREATS.md that did not pass, why the run fails besides failed tests, and at last
- * `N passed, N failed` for machines. A file that can't be loaded, a hook that throws, and whatever exceeds the budget count
- * as failures.
+ * Runs the static checks in parallel with the tests. Prints test annotations, the slowest files, the tests of THREATS.md
+ * that did not pass, why the run fails besides failed tests, and at last `N passed, N failed` for machines. A file that can't
+ * be loaded, a hook that throws, and whatever exceeds the budget count as failures.
  */
 export default class CountReporter implements Reporter {
   readonly #outside: typeof OUTSIDE;
@@ -82,7 +81,6 @@ export default class CountReporter implements Reporter {
   async onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): Promise<void> {
     let passed = 0;
     let failed = errors.length;
-    const repeated: { name: string; errors: string[] }[] = [];
     const passedTests: { path: string; fullName: string }[] = [];
     for (const module of modules) {
       failed += module.errors().length;
@@ -93,9 +91,6 @@ export default class CountReporter implements Reporter {
           passedTests.push({ path: relativePath(module).slice("test/".length), fullName: test.fullName });
         }
         if (test.result().state === "failed") failed++;
-        if (!test.diagnostic()?.flaky) continue;
-        const errors = (test.result().errors ?? []).map(({ message }) => message);
-        repeated.push({ name: `${relativePath(module)} > ${test.fullName}`, errors });
       }
     }
     const durations = modules
@@ -105,14 +100,10 @@ export default class CountReporter implements Reporter {
       .slice(0, SLOWEST_FILES)
       .map(({ file, seconds }) => `${seconds.toFixed(1).padStart(8)} s  ${file}`);
     const checks = await this.#checks;
-    const names = repeated.map(({ name }) => name);
     const problems = this.#isSuite
-      ? [
-          await this.#findOverrun(durations),
-          checks,
-          findRepeatProblem(this.#mode, names),
-          ...this.#findUnshownThreats(passedTests),
-        ].filter((one) => one !== null)
+      ? [await this.#findOverrun(durations), checks, ...this.#findUnshownThreats(passedTests)].filter(
+          (one) => one !== null,
+        )
       : [];
     if (problems.length > 0) process.exitCode = 1;
     failed += problems.length;
@@ -127,7 +118,6 @@ export default class CountReporter implements Reporter {
       ...slowest,
       "",
       ...(this.#isSuite ? [`The machine is ${this.#slowness.toFixed(2)} times as slow as the goals assume.`] : []),
-      ...repeated.flatMap(({ name, errors }) => [`Passed on the second attempt: ${name}`, ...errors]),
       ...problems.map((problem) => problem.trimEnd()),
       `${passed} passed, ${failed} failed`,
     ];

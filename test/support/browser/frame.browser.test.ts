@@ -47,7 +47,7 @@ describe("Problems", () => {
     expect(problems.take().join("\n")).toContain("Another host: http://other.test/");
   });
 
-  test.fails("fails the test whose page has a problem", { retry: 0 }, async ({ openPage }) => {
+  test.fails("fails the test whose page has a problem", async ({ openPage }) => {
     const page = await openPage();
     await page.evaluate(() => console.error("on purpose"));
   });
