@@ -11,10 +11,11 @@ import { collect } from "../support/team.ts";
 describe("Until its later scripts are loaded, the console", () => {
   test("keeps what is chosen and dropped, and uploads it then", async ({ at }) => {
     const { page, stowage } = await at("/files");
+    // Before the key, because the browser learns in its own time that somebody waits.
+    const asked = page.waitForEvent("filechooser");
     const release = await reloadHolding(page);
     await expect(heading(page, "Files")).toBeVisible();
     await untilEffects(page);
-    const asked = page.waitForEvent("filechooser");
     await page.keyboard.press("u");
     await (await asked).setFiles({ name: "three.txt", mimeType: "", buffer: Buffer.from("3") });
     await dropFiles(page.locator("main"), { "album/one.txt": Buffer.from("1"), "album/two.txt": Buffer.from("2") });
