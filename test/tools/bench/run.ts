@@ -3,12 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { clientComparisons } from "./client.ts";
-import { countCosts, dollarsPerMillion, monthlyBill, PRICES } from "./costs.ts";
+import { measureCpu } from "./costs.ts";
 import { measureDatabases, OPERATIONS, plotDatabases } from "./databases.ts";
 import { measureFairness } from "./fairness.ts";
 import { measureGrowth, SIZES } from "./growth.ts";
 import { measureMemory } from "./memory.ts";
 import { compare, overheadComparisons } from "./overhead.ts";
+import { measurePeers } from "./peers.ts";
 import { measurePhones } from "./phones.ts";
 import { measureSearch } from "./search.ts";
 import { type Scope, startServer } from "./server.ts";
@@ -104,27 +105,11 @@ if (parts.includes("overhead") || parts.includes("client")) {
 
 if (parts.includes("cost")) {
   const server = await startServer();
-  const costs = await countCosts(server, scope).finally(() => server.close());
-  const uses = ["rowsRead", "rowsWritten", "r2ClassA", "r2ClassB", "queueOperations", "cpuMilliseconds"] as const;
+  const milliseconds = await measureCpu(server, scope).finally(() => server.close());
   printTable(
-    `Dollars for a million of each operation, by the prices of ${PRICES.date}, without the plan's allowance`,
-    ["operation", "rows read", "rows written", "R2 A", "R2 B", "queue", "CPU ms *", "dollars"],
-    Object.entries(costs).map(([name, bill]) => [
-      name,
-      ...uses.map((use) => format(bill[use] ?? 0, 1)),
-      format(dollarsPerMillion(bill), 2),
-    ]),
-  );
-  console.log("\n* Upper bound: CPU of the whole local process, with D1, R2 and the queue.");
-  const { lines, total } = monthlyBill(costs);
-  printTable(
-    "Sample month: 1 M uploads of 5 MB, all kept, and 10 M reads",
-    ["item", "used", "dollars"],
-    [
-      ["Workers Paid plan", "", format(PRICES.planPerMonth, 2)],
-      ...lines.map(({ item, usage, dollars }) => [item, format(usage), format(dollars, 2)]),
-      ["total", "", format(total, 2)],
-    ],
+    "Cost: milliseconds of CPU of the whole local process, with D1, R2 and the queue, for the table in OPERATIONS.md",
+    ["operation", "CPU ms"],
+    Object.entries(milliseconds).map(([name, cpu]) => [name, format(cpu, cpu < 50 ? 1 : 0)]),
   );
 }
 
@@ -246,4 +231,13 @@ if (parts.includes("databases")) {
     ]),
   );
   plotDatabases(rows);
+}
+
+if (parts.includes("peers")) {
+  const { names, rows } = await measurePeers(scope);
+  printTable(
+    "Peers: requests a second, medians of rounds in turns",
+    ["operation", ...names],
+    rows.map(({ name, rates }) => [name, ...names.map((peer) => formatRate(rates[peer] ?? Number.NaN))]),
+  );
 }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FileMetadata } from "../../../src/client/api.ts";
 import { oggPages } from "../../audio/build.ts";
-import { PRICES } from "./costs.ts";
+import { PRICES } from "../../support/prices.ts";
 import { repeat as repeatCall } from "./load.ts";
 import { formUpload, get, MEGABYTE, ROOT, type Scope, type Server, startServer } from "./server.ts";
 
