@@ -21,7 +21,7 @@ import { hold, respond } from "../support/browser/fakes.ts";
 import { OFFLINE, type Problems } from "../support/browser/problems.ts";
 import { seekable } from "../support/browser/sounds.ts";
 import { readDatabases } from "../support/browser/storage.ts";
-import { test as base, expect, failRequests, type OpenPage } from "../support/browser/support.ts";
+import { test as base, chooseFiles, expect, failRequests, type OpenPage } from "../support/browser/support.ts";
 import { MEBIBYTE } from "../support/bytes.ts";
 import { type Fault, Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, sample, type Team, url } from "../support/team.ts";
@@ -311,11 +311,8 @@ describe("The upload element", () => {
     const { page, element, submit, submitted, choose } = await openForm();
     const { release } = await hold(page, "POST", UPLOADS);
     await tabTo(choose);
-    const choosing = page.waitForEvent("filechooser");
-    // A key could overtake the order to intercept the dialog.
-    await page.evaluate("0");
-    await page.keyboard.press("Enter");
-    await (await choosing).setFiles([textFile("a.txt", "A"), textFile("b.txt", "B")]);
+    const files = [textFile("a.txt", "A"), textFile("b.txt", "B")];
+    await chooseFiles(page, () => page.keyboard.press("Enter"), files);
     await stateOf(element, "sending");
     await page.keyboard.press("Tab");
     await expect(page.getByRole("button", { name: "Cancel a.txt" })).toBeFocused();

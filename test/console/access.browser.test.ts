@@ -5,7 +5,7 @@ import { expectGoodLooks, tabTo } from "../support/browser/appearance.ts";
 import { chooseAction, exhaustive, PASSWORD, startUpload, test } from "../support/browser/console.ts";
 import { hold } from "../support/browser/fakes.ts";
 import { button, dialog, heading, link } from "../support/browser/locators.ts";
-import { expect, expectAnnounced } from "../support/browser/support.ts";
+import { chooseFiles, expect, expectAnnounced } from "../support/browser/support.ts";
 import { collect, url } from "../support/team.ts";
 
 /* The console shows only actions that the session's scopes allow. The API checks each request itself. */
@@ -65,9 +65,8 @@ describe("Contributor", () => {
     const { page, id } = await at("/files", { role: "contributor", files: ["theirs.txt"] });
     await expect(sections(page)).toHaveText(["Files", "Usage"]);
     await expect(page.getByText("You see only your own files.")).toBeVisible();
-    const chooser = page.waitForEvent("filechooser");
-    await startUpload(page);
-    await (await chooser).setFiles({ name: "mine.txt", mimeType: "text/plain", buffer: Buffer.from("mine") });
+    const mine = { name: "mine.txt", mimeType: "text/plain", buffer: Buffer.from("mine") };
+    await chooseFiles(page, () => startUpload(page), mine);
     await expect(page.getByRole("rowheader")).toHaveText(["mine.txt"]);
     await expectGoodLooks(page, "files-contributor");
     await link(page, "mine.txt").click();

@@ -4,7 +4,7 @@ import { chooseAction, exhaustive, PASSWORD, startUpload, test } from "../suppor
 import { hold, respond } from "../support/browser/fakes.ts";
 import { button, dialog, heading, link, row } from "../support/browser/locators.ts";
 import { reloadHolding } from "../support/browser/scripts.ts";
-import { expect, expectAnnounced } from "../support/browser/support.ts";
+import { chooseFiles, expect, expectAnnounced } from "../support/browser/support.ts";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
 
 /* How the console loads, shares, and forgets data. */
@@ -17,9 +17,7 @@ describe("Data of a page", () => {
       scopes: ["files:upload", "files:read", "files:download", "files:write", "files:delete"],
     });
     const { page } = await at("/files", { team: { ...team, key } });
-    const asked = page.waitForEvent("filechooser");
-    await startUpload(page);
-    await (await asked).setFiles({ name: "one.txt", mimeType: "", buffer: Buffer.from("One") });
+    await chooseFiles(page, () => startUpload(page), { name: "one.txt", mimeType: "", buffer: Buffer.from("One") });
     const card = page.getByRole("region", { name: "Uploads" });
     await expect(card.getByText(/^1 of 1 uploaded$/)).toBeVisible();
     await expect(link(page, "one.txt").first()).toBeVisible();

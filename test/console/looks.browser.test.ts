@@ -6,7 +6,7 @@ import { chooseAction, exhaustive, PASSWORD, signIn, startUpload, test } from ".
 import { button, dialog, row } from "../support/browser/locators.ts";
 import { OFFLINE } from "../support/browser/problems.ts";
 import { tone } from "../support/browser/sounds.ts";
-import { expect } from "../support/browser/support.ts";
+import { chooseFiles, expect } from "../support/browser/support.ts";
 import { Receiver } from "../support/receiver.ts";
 import { newTeam, sample, type Team, upload } from "../support/team.ts";
 
@@ -380,9 +380,8 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
       await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
       await expect(page.locator(".skeleton")).toHaveCount(0);
       if (path === "files") {
-        const chooser = page.waitForEvent("filechooser");
-        await startUpload(page);
-        await (await chooser).setFiles({ name: `${LONG}.wav`, mimeType: "audio/wav", buffer: Buffer.from("waits") });
+        const waiting = { name: `${LONG}.wav`, mimeType: "audio/wav", buffer: Buffer.from("waits") };
+        await chooseFiles(page, () => startUpload(page), waiting);
         await expect(page.getByText("Waiting for connection.")).toBeVisible();
       }
       await stretchTexts(page);

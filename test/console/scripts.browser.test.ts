@@ -3,7 +3,7 @@ import { test } from "../support/browser/console.ts";
 import { dropFiles } from "../support/browser/dragging.ts";
 import { button, dialog, heading, link, player, rows, secondsOf } from "../support/browser/locators.ts";
 import { reloadHolding, reloadWithout } from "../support/browser/scripts.ts";
-import { expect, untilEffects } from "../support/browser/support.ts";
+import { chooseFiles, expect, untilEffects } from "../support/browser/support.ts";
 import { collect } from "../support/team.ts";
 
 /* The scripts that the console loads after its first one: nothing is lost before they are there, or if they can't be loaded. */
@@ -11,13 +11,11 @@ import { collect } from "../support/team.ts";
 describe("Until its later scripts are loaded, the console", () => {
   test("keeps what is chosen and dropped, and uploads it then", async ({ at }) => {
     const { page, stowage } = await at("/files");
-    // Before the key, because the browser learns in its own time that somebody waits.
-    const asked = page.waitForEvent("filechooser");
     const release = await reloadHolding(page);
     await expect(heading(page, "Files")).toBeVisible();
     await untilEffects(page);
-    await page.keyboard.press("u");
-    await (await asked).setFiles({ name: "three.txt", mimeType: "", buffer: Buffer.from("3") });
+    const three = { name: "three.txt", mimeType: "", buffer: Buffer.from("3") };
+    await chooseFiles(page, () => page.keyboard.press("u"), three);
     await dropFiles(page.locator("main"), { "album/one.txt": Buffer.from("1"), "album/two.txt": Buffer.from("2") });
     expect(await collect(stowage.files.list())).toEqual([]);
     release();

@@ -11,7 +11,7 @@ import { hold, respond } from "../support/browser/fakes.ts";
 import { link } from "../support/browser/locators.ts";
 import { OFFLINE } from "../support/browser/problems.ts";
 import { readDatabases } from "../support/browser/storage.ts";
-import { expect, expectAnnounced, failRequests, screenshot } from "../support/browser/support.ts";
+import { chooseFiles, expect, expectAnnounced, failRequests, screenshot } from "../support/browser/support.ts";
 import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { Line, type Plan } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, url } from "../support/team.ts";
@@ -28,10 +28,8 @@ async function openFiles(at: At, options: ConsoleOptions = {}) {
 }
 
 async function choose(page: Page, ...files: { name: string; bytes: Uint8Array }[]): Promise<void> {
-  const asked = page.waitForEvent("filechooser");
-  await startUpload(page);
   const payload = files.map(({ name, bytes }) => ({ name, mimeType: "", buffer: Buffer.from(bytes) }));
-  await (await asked).setFiles(payload);
+  await chooseFiles(page, () => startUpload(page), payload);
 }
 
 /** Waits until all uploads are processed, and opens the card, which collapses then. */
@@ -43,11 +41,8 @@ async function expectProcessed(card: Locator, count = 1): Promise<void> {
 }
 
 /** Chooses files on disk, which keep their modification time. */
-async function chooseFrom(page: Page, paths: string | string[], start = () => startUpload(page)): Promise<void> {
-  const asked = page.waitForEvent("filechooser");
-  await start();
-  await (await asked).setFiles(paths);
-}
+const chooseFrom = (page: Page, paths: string | string[], start = () => startUpload(page)): Promise<void> =>
+  chooseFiles(page, start, paths);
 
 async function folder(): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), "stowage sent "));

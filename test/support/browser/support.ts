@@ -6,6 +6,7 @@ import {
   type Browser,
   type BrowserContextOptions,
   chromium,
+  type FileChooser,
   type Locator,
   type Page,
   expect as standard,
@@ -136,6 +137,19 @@ function refuseClipboard(): void {
 /** Waits for the effects of what the page shows, such as its keys: Preact runs them after the next frame. */
 export const untilEffects = (page: Page) =>
   page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
+
+/** Chooses files in the dialog that something opens, such as a key. */
+export async function chooseFiles(
+  page: Page,
+  open: () => Promise<unknown>,
+  files: Parameters<FileChooser["setFiles"]>[0],
+): Promise<void> {
+  const asked = page.waitForEvent("filechooser");
+  // A key or a click reaches the page by another way than the order to intercept the dialog, and could overtake it.
+  await page.evaluate("0");
+  await open();
+  await (await asked).setFiles(files);
+}
 
 /** Saves a screenshot to the folder in the variable SCREENSHOTS, if it is set. */
 export async function screenshot(page: Page, name: string): Promise<void> {
