@@ -168,6 +168,8 @@ const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) 
 );
 // As a classic script, which pages of other origins may load without CORS.
 builds.push(bundle([element], { format: "iife", entryNames: "[name]", plugins: [laterOfService, compactStyles] }));
+// Browsers load it before they show a page only if the system forces its colors.
+builds.push(bundle([{ in: join(source, "styles/forced-colors.css"), out: "forced-colors" }], {}));
 builds.push(bundle([recorder, german], { format: "esm", entryNames: "[name]", plugins: [compactStyles] }));
 if (hasDemo) builds.push(bundle([join(demo, "demo.js"), join(demo, "demo.css")], { entryNames: "[name]" }));
 mkdirSync(target, { recursive: true });
@@ -195,6 +197,7 @@ function headOf(page) {
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="/assets/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/assets/${nameOf(Object.hasOwn(ENTRIES, page) ? page : "share", ".css")}">
+<link rel="stylesheet" href="/assets/${nameOf("forced-colors", ".css")}" media="(forced-colors: active)">
 ${script ? linkScript(script) : ""}`;
 }
 

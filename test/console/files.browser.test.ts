@@ -6,8 +6,9 @@ import { chooseAction, exhaustive, PASSWORD, test, uploadNamed } from "../suppor
 import { dropFiles } from "../support/browser/dragging.ts";
 import { alter, fakeFiles, hold, respond } from "../support/browser/fakes.ts";
 import { button, dialog, heading, link, names, player, row, rows, secondsOf } from "../support/browser/locators.ts";
-import { copyBy, expect, expectAnnounced } from "../support/browser/support.ts";
-import { collect, newTeam, type Team, upload, url } from "../support/team.ts";
+import { tone } from "../support/browser/sounds.ts";
+import { copyBy, expect, expectAnnounced, screenshot } from "../support/browser/support.ts";
+import { collect, newTeam, sample, type Team, upload, url } from "../support/team.ts";
 
 const namesOf = async (stowage: Stowage) => (await stowage.files.list()).items.map((file) => file.name);
 
@@ -39,6 +40,61 @@ describe("File list", () => {
     // The whole row opens the file.
     await cells.filter({ hasText: "9.3 kB" }).click();
     await expect(heading(page, "plain.mp3")).toBeVisible();
+  });
+
+  test("shows the first letters of each name before the cut, on the narrowest phone", async ({ at }) => {
+    const [broken, long, short] = ["broken export.mp3", "2024-11-03_open-water_swim_final_48k.mp3", "ah.wav"];
+    const team = await newTeam();
+    await upload(team, broken, "no audio");
+    await upload(team, long, sample("tone-vbr.mp3"));
+    await upload(team, short, tone(5));
+    const { page } = await at("/files", { team, width: 320 });
+    await button(page, `Play ${long}`).click();
+    await chooseAction(page, `Actions for ${broken}`, "Select");
+    await expect(row(page, broken).getByRole("checkbox")).toBeChecked();
+    await expect(player(page).locator(".name")).toBeVisible();
+    await screenshot(page, "names");
+    /** Where each part of a name is, and whether its whole text fits. */
+    const partsOf = (name: Locator) =>
+      name.locator(".name > span").evaluateAll((parts) =>
+        parts.map((part) => {
+          const { left, right } = part.getBoundingClientRect();
+          const text = document.createRange();
+          text.selectNodeContents(part);
+          const { fontSize, textOverflow } = getComputedStyle(part);
+          const lacking = text.getBoundingClientRect().width - (right - left);
+          return { left, right, width: right - left, size: Number.parseFloat(fontSize), lacking, textOverflow };
+        }),
+      );
+    for (const name of [row(page, broken), row(page, long), row(page, short), player(page)]) {
+      const parts = await partsOf(name);
+      const inside = await name.locator(".name").evaluate((whole) => whole.getBoundingClientRect().right);
+      for (const { right, width, size, lacking, textOverflow } of parts) {
+        expect(right, `${name}`).toBeLessThanOrEqual(inside + 1);
+        if (lacking < 0.5) continue;
+        // An ellipsis, and letters before it.
+        expect(textOverflow).toBe("ellipsis");
+        expect(width, `${name}`).toBeGreaterThanOrEqual(1.8 * size);
+      }
+      // Nothing is between the parts of a short name.
+      const [first, last] = parts;
+      if (last && first && first.lacking < -0.5) throw new Error(`There is a gap in ${name}.`);
+    }
+    // Where there is room for some letters of the start, the end stays whole.
+    expect((await partsOf(row(page, long))).map(({ lacking }) => lacking > 0.5)).toEqual([true, false]);
+    // The count of the selected files is on one line.
+    const count = page.getByRole("region", { name: "Selected files" }).getByRole("status");
+    for (const text of ["1 selected", "100 selected"]) {
+      const { lines, spare } = await count.evaluate((place, text) => {
+        const shown = place.querySelector(".narrow-only") as HTMLElement;
+        shown.textContent = text;
+        const bar = place.parentElement as HTMLElement;
+        const range = document.createRange();
+        range.selectNodeContents(shown);
+        return { lines: range.getClientRects().length, spare: bar.clientWidth - bar.scrollWidth };
+      }, text);
+      expect([lines, spare], text).toEqual([1, 0]);
+    }
   });
 
   exhaustive(

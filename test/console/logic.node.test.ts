@@ -154,6 +154,7 @@ describe("viewFrom", () => {
       "2026-03-01 kitchen-recorder-3.wav",
       "FieldRecordingTakeThreeFinalV12.mp3",
       "interview.mp3",
+      "ah.mp3",
       "ראיון ארוך מאוד עם נועה על הים Take 12.mp3",
     ];
     expect(names.map(splitEnd)).toEqual([
@@ -161,6 +162,8 @@ describe("viewFrom", () => {
       ["2026-03-01 kitchen-", "recorder-3.wav"],
       ["FieldRecordingTakeThree", "FinalV12.mp3"],
       ["interview", ".mp3"],
+      // Too short to be cut.
+      ["ah.mp3", ""],
       ["ראיון ארוך מאוד עם נועה על הים Take 12", ".mp3"],
     ]);
     // An accent stays with its letter.

@@ -3,7 +3,7 @@ import { describe, inject, onTestFinished } from "vitest";
 import { Stowage } from "../../src/client/index.ts";
 import { expectGoodLooks, findSpills, findTooWide, stretchTexts } from "../support/browser/appearance.ts";
 import { chooseAction, exhaustive, PASSWORD, signIn, startUpload, test } from "../support/browser/console.ts";
-import { button, dialog, row } from "../support/browser/locators.ts";
+import { button, dialog, player, row } from "../support/browser/locators.ts";
 import { OFFLINE } from "../support/browser/problems.ts";
 import { tone } from "../support/browser/sounds.ts";
 import { chooseFiles, expect } from "../support/browser/support.ts";
@@ -194,6 +194,85 @@ describe("Texts beside each other stand on one line", () => {
     expect(y + height).toBe(await page.evaluate(() => innerHeight));
     const box = page.getByRole("checkbox", { name: "Select one.txt" });
     expect(Math.abs((await middleOf(box)) - (await middleOf(row(page, "one.txt"))))).toBeLessThan(1.5);
+  });
+});
+
+describe("With forced colors", () => {
+  /** The background and the color of an element as it is painted. */
+  const paintOf = (target: Locator) =>
+    target.evaluate((element) => {
+      const { backgroundColor, color } = getComputedStyle(element);
+      return [backgroundColor, color];
+    });
+  /** The colors of a selection, and those of a page. */
+  const systemColors = (page: Page) =>
+    page.evaluate(() => {
+      const probe = document.createElement("i");
+      document.body.append(probe);
+      const colors = ["Highlight", "HighlightText", "CanvasText"].map((color) => {
+        probe.style.cssText = `forced-color-adjust: none; color: ${color}`;
+        return getComputedStyle(probe).color;
+      });
+      probe.remove();
+      return colors as [string, string, string];
+    });
+
+  test("shows what is selected, and which file plays", async ({ at }) => {
+    const team = await newTeam();
+    const receiver = await Receiver.open((reply) => void reply.writeHead(200).end());
+    onTestFinished(() => receiver.close());
+    const { _id } = await team.stowage.webhooks.create({ url: receiver.url, types: ["apikey.created"] });
+    for (const name of ["one", "two"]) await team.stowage.keys.create({ name });
+    await upload(team, "minute.wav", tone(65));
+    await upload(team, "other.wav", tone(5));
+    const { page } = await at(`/webhooks/${_id}`, { team });
+    await page.emulateMedia({ forcedColors: "active" });
+    const [highlight, highlightText, canvasText] = await systemColors(page);
+    const selected = [highlight, highlightText];
+    expect(new Set([highlight, highlightText, canvasText]).size).toBe(3);
+    const isSelected = (target: Locator) => expect.poll(() => paintOf(target)).toEqual(selected);
+    const isPlain = async (target: Locator) => expect((await paintOf(target))[0]).not.toBe(highlight);
+
+    const sections = page.getByRole("navigation", { name: "Sections" });
+    await isSelected(sections.getByRole("link", { name: "Webhooks" }));
+    await isPlain(sections.getByRole("link", { name: "Files" }));
+    const segments = page.getByRole("group", { name: "Show" }).locator("label");
+    await isSelected(segments.filter({ hasText: "All" }));
+    await isPlain(segments.filter({ hasText: "Failing" }));
+    const deliveries = page.getByRole("list", { name: "Deliveries" }).getByRole("button");
+    await expect(deliveries).toHaveCount(2);
+    await deliveries.last().click();
+    await isSelected(deliveries.last());
+    // Also the parts in it that have other colors.
+    expect((await paintOf(deliveries.last().locator(".quiet").first()))[1]).toBe(highlightText);
+    await isPlain(deliveries.first());
+    await page.setViewportSize({ width: 390, height: 800 });
+    await isSelected(sections.getByRole("link", { name: "Webhooks" }));
+    await isPlain(sections.getByRole("link", { name: "Files" }));
+    await page.setViewportSize({ width: 1280, height: 800 });
+
+    await sections.getByRole("link", { name: "Files" }).click();
+    await button(page, "Play minute.wav").click();
+    const outlineOf = (name: string) => row(page, name).evaluate((row) => getComputedStyle(row).outline);
+    await expect.poll(() => outlineOf("minute.wav")).toBe(`${highlight} dashed 2px`);
+    expect(await outlineOf("other.wav")).toContain("none");
+    const bars = player(page).locator("canvas");
+    const strokeOf = () => bars.evaluate((canvas) => [getComputedStyle(canvas).fill, getComputedStyle(canvas).stroke]);
+    await expect.poll(strokeOf).toEqual([highlight, canvasText]);
+    // The canvas is drawn again when the colors change.
+    const hasPainted = (color: string) =>
+      bars.evaluate((canvas: HTMLCanvasElement, color) => {
+        const { data = [] } = canvas.getContext("2d")?.getImageData(0, 0, canvas.width, canvas.height) ?? {};
+        const [red, green, blue] = (color.match(/\d+/g) ?? []).map(Number);
+        return [...data].some(
+          (_, at) =>
+            at % 4 === 0 && data[at] === red && data[at + 1] === green && data[at + 2] === blue && data[at + 3] === 255,
+        );
+      }, color);
+    await player(page).getByRole("button", { name: "Pause minute.wav" }).click();
+    await expect.poll(() => hasPainted(canvasText)).toBe(true);
+    await page.emulateMedia({ forcedColors: "none" });
+    await expect.poll(() => hasPainted(canvasText)).toBe(false);
   });
 });
 

@@ -22,9 +22,12 @@ const kilobytes = (bytes: number) => `${bytes / 1000} kB`;
 const get = (path: string, accept = "text/html,*/*;q=0.8") =>
   fetch(new URL(path, url), { headers: { Accept: accept } });
 
-/** The paths of the files that a page loads at once: those in its HTML, and those that its scripts import statically. */
+/**
+ * The paths of the files that a page loads at once: those in its HTML, and those that its scripts import statically. Browsers
+ * don't wait for the styles of forced colors.
+ */
 async function filesOf(page: string): Promise<string[]> {
-  const html = await (await get(page)).text();
+  const html = (await (await get(page)).text()).replace(/<link [^>]*media="\(forced-colors: active\)">/, "");
   return withImports([...html.matchAll(/"(\/assets\/[^"]+)"/g)].map(([, path]) => path ?? ""));
 }
 

@@ -232,6 +232,42 @@ describe("A webhook whose last attempt failed", () => {
   });
 });
 
+describe("The count of failing webhooks", () => {
+  test("is on the icon of its tab, and leaves the label free, on a phone", async ({ at }) => {
+    const { page, team } = await at("/files", { width: 320 });
+    await team.stowage.webhooks.create({ url: "https://hooks.example.com/", types: ["user.deleted"] });
+    const asFailing = (webhooks: Webhook[]) =>
+      webhooks.map((webhook) => ({ ...webhook, health: "failing", failingSince: webhook.createdAt }));
+    await page.route(/\/auth\/v1\/webhooks(\?|$)/, (route) => alter(route, asFailing));
+    await page.reload();
+    const tab = page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: "Webhooks 1 failing" });
+    const badge = tab.getByTitle("1 webhook failing");
+    await expect(badge).toBeVisible();
+    for (const [width, height] of [
+      [390, 800],
+      [320, 640],
+      [700, 390],
+    ] as const) {
+      await page.setViewportSize({ width, height });
+      const [mark, icon, label] = await Promise.all([
+        badge.boundingBox(),
+        tab.locator("svg").boundingBox(),
+        tab.evaluate((link) => {
+          const text = document.createRange();
+          text.selectNode([...link.childNodes].find(({ nodeType }) => nodeType === Node.TEXT_NODE) as Node);
+          return text.getBoundingClientRect().toJSON();
+        }),
+      ]);
+      if (!mark || !icon) throw new Error("The badge is not visible.");
+      expect(mark.height, `at ${width} px`).toBe(16);
+      expect(mark.y + mark.height, `at ${width} px`).toBeLessThanOrEqual(label.y);
+      // Its middle is near the upper corner.
+      expect(Math.abs(mark.x + mark.width / 2 - icon.x - icon.width), `at ${width} px`).toBeLessThan(8);
+      expect(Math.abs(mark.y + mark.height / 2 - icon.y), `at ${width} px`).toBeLessThan(8);
+    }
+  });
+});
+
 describe("Delivery log", () => {
   exhaustive("shows each delivery with its attempts, polls pending ones, and resends", async ({ at }) => {
     const endpoint = await openEndpoint();

@@ -10,14 +10,16 @@ export function splitName(name: string): [string, string] {
 const BY_WORDS = /^(.{12,}?[\s._-])([^\s._-].{5,13})$/su;
 /** A long name and its last 12 characters, which don't begin with an accent. */
 const BY_LENGTH = /^(.{12,})(\P{M}.{11,})$/su;
+/** A name that isn't short, and its extension. */
+const BY_EXTENSION = /^(.{6,})(\.\w{1,5})$/su;
 /** Where directions are mixed, a cut in the middle of words would change their order. */
 const RIGHT_TO_LEFT = /[\u0590-\u08ff]/;
 
 /** A name in two parts, the last of which stays visible if its place is too narrow. */
 export function splitEnd(name: string): [string, string] {
-  if (RIGHT_TO_LEFT.test(name)) return splitName(name);
-  const [, start, end] = BY_WORDS.exec(name) ?? BY_LENGTH.exec(name) ?? [];
-  return start && end ? [start, end] : splitName(name);
+  const isMixed = RIGHT_TO_LEFT.test(name);
+  const parts = (!isMixed && (BY_WORDS.exec(name) ?? BY_LENGTH.exec(name))) || BY_EXTENSION.exec(name);
+  return parts ? [parts[1] ?? "", parts[2] ?? ""] : [name, ""];
 }
 
 interface FileNameProps {

@@ -116,10 +116,10 @@ export function drawWaveform(
 export function followCanvas(element: Element, redraw: () => void): () => void {
   const resizing = new ResizeObserver(redraw);
   resizing.observe(element);
-  const theme = matchMedia("(prefers-color-scheme: dark)");
-  theme.addEventListener("change", redraw);
+  const themes = ["prefers-color-scheme: dark", "forced-colors: active"].map((theme) => matchMedia(`(${theme})`));
+  for (const theme of themes) theme.addEventListener("change", redraw);
   return () => {
     resizing.disconnect();
-    theme.removeEventListener("change", redraw);
+    for (const theme of themes) theme.removeEventListener("change", redraw);
   };
 }
