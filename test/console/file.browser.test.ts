@@ -215,6 +215,8 @@ describe("File page", () => {
     await expect(dialog(page)).toHaveAccessibleName("Share minute.wav");
     const pageUrl = await copyBy(dialog(page).getByRole("button", { name: "Copy link" }), "/share/");
     expect(pageUrl).not.toContain("#");
+    // Only its name for screen readers does not follow the position.
+    await expect(dialog(page).getByText("Start at 0:42")).toBeVisible();
     await dialog(page).getByRole("checkbox", { name: "Start at the present moment" }).check();
     await expect(dialog(page).getByRole("checkbox", { name: "Start at 0:42" })).toBeChecked();
     await expect(

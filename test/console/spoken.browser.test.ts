@@ -131,7 +131,7 @@ describe("The search for what is said", () => {
     await page.getByRole("combobox", { name: "Type" }).selectOption("Audio");
     await expect(matches(all)).toHaveCount(1);
     await page.getByRole("combobox", { name: "Type" }).selectOption("Text");
-    await expect(all).toContainText("Filters don't apply to transcripts.");
+    await expect(all).toContainText("Transcripts aren't searched while filters are on.");
     await all.getByRole("link", { name: "Clear them" }).click();
     await expect(matches(all)).toHaveCount(1);
     await page.getByLabel("Search files").fill('"no line at all"');

@@ -372,6 +372,7 @@ describe("Delivery log", () => {
     await expectGoodLooks(page, "webhook-failing");
     endpoint.response = { status: 200, body: "" };
     await banner.getByRole("button", { name: "Resend 3 that failed" }).click();
+    await expect(dialog(page)).toHaveAccessibleName("Resend 3 that failed?");
     await dialog(page).getByRole("button", { name: "Resend" }).click();
     await expect(banner).toHaveCount(0);
     await expect(page.getByText("Healthy")).toBeVisible();
@@ -427,6 +428,7 @@ describe("Delivery log", () => {
 
     endpoint.response = { status: 200, body: "" };
     await banner.getByRole("button", { name: "Resend 3 that failed" }).click();
+    await expect(dialog(page)).toHaveAccessibleName("Resend 3 that failed?");
     await dialog(page).getByRole("button", { name: "Resend" }).click();
     await expectAnnounced(page, "3 events queued for resending");
     await expect(banner).toHaveCount(0);

@@ -28,7 +28,7 @@ const PRESETS: Record<"files" | "read", Scope[]> = {
 };
 /** The kinds of key and what each can do, the least first. */
 const TYPES = {
-  public: ["Upload only", "Adds files, and sees none. Safe in a web page or an app, where anyone can read it."],
+  public: ["Upload only", "Can upload, can't see files. Safe in a web page or an app, where anyone can read it."],
   read: ["View and download files", "Changes nothing. Only for your server."],
   files: ["All actions on files", "Also adds, edits, shares, and deletes them. Only for your server."],
   full: ["Full access", "Also manages users, keys, and webhooks. Whoever has it has the whole team."],

@@ -113,6 +113,7 @@ export function Users({ create }: PageProps) {
                   <bdi title={user.email}>{user.email}</bdi>
                 </span>
               )}
+              {!user.hasPassword && <span class="badge busy">No password yet</span>}
             </div>
           ),
         },
@@ -121,11 +122,7 @@ export function Users({ create }: PageProps) {
           label: "Role",
           width: "minmax(0, 1.5fr)",
           card: "end",
-          cell: ({ role, hasPassword }) => (
-            <>
-              {ROLE_LABELS[role]} {!hasPassword && <span class="badge busy">Invited</span>}
-            </>
-          ),
+          cell: ({ role }) => ROLE_LABELS[role],
         },
         {
           id: "created",

@@ -126,7 +126,7 @@ export function Spoken({ names, ...props }: SpokenProps) {
       {noFiles}
       <h2 id="spoken">In transcripts</h2>
       <p class="quiet">
-        Filters don't apply to transcripts.{" "}
+        Transcripts aren't searched while filters are on.{" "}
         <a href={href("/files", { folder, search: words, user: filters.uploadedBy })}>Clear them</a> to search what is
         said.
       </p>

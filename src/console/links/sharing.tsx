@@ -8,7 +8,7 @@ import { useTask } from "../framework/task.ts";
 import { copy } from "../parts/copy.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, SelectField } from "../parts/form.tsx";
-import { formatTenths } from "../parts/format.ts";
+import { formatDuration, formatTenths } from "../parts/format.ts";
 import { Menu } from "../parts/menu.tsx";
 import { Time } from "../parts/values.tsx";
 import { formatClip } from "../sound/controls.tsx";
@@ -140,7 +140,7 @@ function LinkForm({ id, file, created, onCreated, onCopied }: LinkFormProps) {
           </button>
           {link && (
             <div role="status" class="secret">
-              <p>For security, its URL isn't kept. You can create another link at any time.</p>
+              <p>We don't keep the link. Copy it now. You can create another link at any time.</p>
               <code>{urlOf(link)}</code>
               {type !== "embed" && "share" in navigator && (
                 <button type="button" class="button start" onClick={() => void sendByDevice(file.name, urlOf(link))}>
@@ -183,8 +183,16 @@ function LinkForm({ id, file, created, onCreated, onCopied }: LinkFormProps) {
             onChange={({ currentTarget }) => setChosen(currentTarget.checked ? part : null)}
           />{" "}
           <span>
-            {/* The name of a box that is not checked does not follow the position, as screen readers would read it each second. */}
-            Start at {(chosen ?? marked) ? formatTenths(part.from) : "the present moment"}
+            Start at{" "}
+            {(chosen ?? marked) ? (
+              formatTenths(part.from)
+            ) : (
+              <>
+                {/* Screen readers would read a name that follows the position each second. */}
+                <span aria-hidden="true">{formatDuration(part.from)}</span>
+                <span class="visually-hidden">the present moment</span>
+              </>
+            )}
             {part.to && `, end at ${formatTenths(part.to)}`}
             {isClip && (
               <>

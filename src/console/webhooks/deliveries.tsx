@@ -138,7 +138,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
       action={{
         label: `Resend ${counted} that failed`,
         scope: "webhooks:write",
-        run: () => replay(webhook, "failed"),
+        run: () => replay(webhook, "failed", counted),
       }}
     />
   );
@@ -304,17 +304,19 @@ type ReplayKind = "failed" | "since";
 
 const dayAgo = () => new Date(Date.now() - DAY_MILLISECONDS).toISOString();
 
-export const replay = (webhook: Webhook, kind: ReplayKind) =>
-  open((close) => <Replay webhook={webhook} kind={kind} onClose={() => close()} />);
+export const replay = (webhook: Webhook, kind: ReplayKind, failed: number | string = "everything") =>
+  open((close) => <Replay webhook={webhook} kind={kind} failed={failed} onClose={() => close()} />);
 
 interface ReplayProps {
   webhook: Webhook;
   kind: ReplayKind;
+  /** How many failed, as the page has counted them. */
+  failed: number | string;
   onClose: () => void;
 }
 
 /** Resends events, in as many requests as the API needs. After a failure it continues. */
-function Replay({ webhook: { _id, failingSince }, kind, onClose }: ReplayProps) {
+function Replay({ webhook: { _id, failingSince }, kind, failed, onClose }: ReplayProps) {
   /** The last event that was resent, or the moment to begin at. Null until the form says it. */
   const [{ after, count }, setProgress] = useState({ after: kind === "failed" ? START_OF_LOG : null, count: 0 });
   const replay = async (form: HTMLFormElement) => {
@@ -330,8 +332,7 @@ function Replay({ webhook: { _id, failingSince }, kind, onClose }: ReplayProps) 
     onClose();
     announce(`${countOf(sent, "event")} queued for resending`);
   };
-  const [title, action] =
-    kind === "failed" ? ["Resend everything that failed?", "Resend"] : ["Replay events", "Replay"];
+  const [title, action] = kind === "failed" ? [`Resend ${failed} that failed?`, "Resend"] : ["Replay events", "Replay"];
   return (
     <TaskDialog title={title} action={action} onRun={replay} onClose={onClose}>
       {after === null ? (

@@ -243,7 +243,7 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
         endpoint.isFixed = true;
         await user.click(user.link("Webhooks"));
         await user.click(user.page.getByRole("row").getByRole("link"));
-        await user.click(user.button("Resend everything that failed"));
+        await user.click(user.button(`Resend ${FAILED_EVENTS} that failed`));
         await user.click(user.page.getByRole("dialog").getByRole("button", { name: "Resend" }));
         await expect.poll(() => endpoint.received).toBeGreaterThanOrEqual(FAILED_EVENTS);
       },
