@@ -849,7 +849,13 @@ describe("The upload element", () => {
     await expectAccessible(page);
     await page.getByLabel("API key").fill(key);
     await page.getByLabel("Recordings", { exact: true }).setInputFiles(SOUND);
-    await stateOf(page.locator("stowage-upload"), "completed");
+    const element = page.locator("stowage-upload");
+    await stateOf(element, "completed");
+    // Buttons have a border or a line below their text, and one box is dashed.
+    const remove = element.getByRole("button", { name: /^Remove / });
+    await expect(remove).toHaveCSS("border-top-style", "solid");
+    await expect(remove).toHaveCSS("text-decoration-line", "none");
+    await expect(element).toHaveCSS("border-top-style", "none");
     await page.getByRole("button", { name: "Submit" }).click();
     await expect(page.locator("output")).toHaveText(/recordings=[0-9a-f]{24}$/);
   });

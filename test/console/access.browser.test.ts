@@ -65,6 +65,9 @@ describe("Contributor", () => {
     const { page, id } = await at("/files", { role: "contributor", files: ["theirs.txt"] });
     await expect(sections(page)).toHaveText(["Files", "Usage"]);
     await expect(page.getByText("You see only your own files.")).toBeVisible();
+    // Without keys, there is nothing to do in code.
+    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
+    await expect(page.getByRole("main").getByRole("listitem")).toHaveCount(0);
     const mine = { name: "mine.txt", mimeType: "text/plain", buffer: Buffer.from("mine") };
     await chooseFiles(page, () => startUpload(page), mine);
     await expect(page.getByRole("rowheader")).toHaveText(["mine.txt"]);
@@ -121,6 +124,18 @@ describe("Session page", () => {
     // Those of others are in their own menus.
     await expect(rows).toHaveCount(1);
     await expect(rows).toContainText("node This session");
+    // A long name of a device gives way to what says that it is this one.
+    const device = rows.getByText("node", { exact: true });
+    await device.evaluate((name) => {
+      name.textContent = "Chrome 153 on a computer with a very long name";
+    });
+    await page.setViewportSize({ width: 320, height: 640 });
+    const badge = rows.getByText("This session");
+    await expect(badge).toBeInViewport({ ratio: 1 });
+    expect(await badge.evaluate(({ clientWidth, scrollWidth }) => scrollWidth - clientWidth)).toBe(0);
+    const [cell, mark] = await Promise.all([rows.getByRole("rowheader").boundingBox(), badge.boundingBox()]);
+    expect((mark?.x ?? 0) + (mark?.width ?? 0)).toBeLessThanOrEqual((cell?.x ?? 0) + (cell?.width ?? 0) + 0.5);
+    await page.setViewportSize({ width: 1280, height: 800 });
     await expect(page.getByRole("definition").filter({ hasText: "View files" })).toHaveCount(0);
     await expectGoodLooks(page, "session");
     const end = async (row: ReturnType<typeof page.locator>) => {

@@ -49,6 +49,8 @@ describe("Event log", () => {
     ]);
     await expect(page.getByRole("heading", { level: 2 })).toHaveText(["Library", "Team", "Developers", "Today"]);
     await expect(rows(page).first().getByRole("time")).toHaveAttribute("title", /\d:\d\d:\d\d/);
+    // The icon of the subject, and that of the button.
+    await expect(rows(page).first().locator("svg")).toHaveCount(2);
     const links = rows(page).getByRole("link");
     expect(await links.evaluateAll((all) => all.map((link) => link.getAttribute("href")))).toEqual([
       ...Array.from({ length: 3 }, () => `/console/files/${file.id}`),

@@ -56,10 +56,11 @@ export function Sessions({ of }: { of?: Owner }) {
           label: "Device",
           width: "minmax(0, 1fr)",
           cell: (one) => (
-            <>
+            // The device gives way to the badge.
+            <span class="name">
               <bdi title={one.userAgent ?? undefined}>{describeDevice(one.userAgent)}</bdi>{" "}
               {one._id === current && <span class="badge good">This session</span>}
-            </>
+            </span>
           ),
         },
         {

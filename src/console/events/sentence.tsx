@@ -6,7 +6,6 @@ import { NOUNS } from "../nouns.ts";
 import { CopyButton } from "../parts/copy.tsx";
 import { RequestId } from "../parts/failure.tsx";
 import { FileName } from "../parts/file-name.tsx";
-import { Icon } from "../parts/icon.tsx";
 import { EVENTS, labelOf } from "./event-types.ts";
 import { Named, useNames } from "./names.tsx";
 
@@ -135,15 +134,7 @@ function NamedSubject({ event, isPlain = false, name: known }: SubjectProps & { 
 export function Actor({ event: { actor }, isFirst = false }: { event: Event; isFirst?: boolean }) {
   if (actor.kind === "system") return <>Stowage</>;
   if (actor.kind === "operator") return <>{isFirst ? "The operator" : "the operator"}</>;
-  const name = <Named {...actor} isFirst={isFirst} />;
-  // A key may be named like a person.
-  return actor.userId ? (
-    name
-  ) : (
-    <span>
-      <Icon name="key" size={12} /> {name}
-    </span>
-  );
+  return <Named {...actor} isFirst={isFirst} />;
 }
 
 /** The ids to include in a support request, the data of the event, and the ways to similar ones. */

@@ -7,7 +7,7 @@ import { ActionButton, allowed, shortcutsOf } from "../framework/action.tsx";
 import { addShortcuts } from "../framework/keys.ts";
 import { href, query } from "../framework/router.ts";
 import { script } from "../framework/script.tsx";
-import { can, deletionScope, seesOwnFilesOnly } from "../framework/session.ts";
+import { can, deletionScope, me, seesOwnFilesOnly } from "../framework/session.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { Code, uploadCommand } from "../parts/connect.tsx";
 import { copyAsCurl } from "../parts/curl.tsx";
@@ -234,12 +234,12 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
           </>
         )}
       </Empty>
-      {!folder && can("files:upload") && <FirstSteps />}
+      {!folder && can("files:upload") && (!me.value?.role || can("keys:write")) && <FirstSteps />}
     </>
   );
 }
 
-/** The first steps of a new team, as far as the session may take them. They tick themselves. */
+/** The first steps of a new team, as far as the session may take them. They tick themselves. A user without keys has none. */
 function FirstSteps() {
   const keys = useKeys(undefined, can("keys:read"));
   const webhooks = useWebhooks(can("webhooks:read"));
