@@ -345,7 +345,7 @@ describe("The retention of a team", () => {
     return { id: client.id, finish: () => must(client.send(500, 1000)) };
   }
 
-  test("moves every file of that age to the trash, once", async ({ world, team }) => {
+  test("moves every file of that age to the trash, once, but none that is held", async ({ world, team }) => {
     const other = await world.newTeam();
     const kept = await world.store(other, "other.txt", "b");
     const [old, held] = [await world.store(team, "a.txt", "a"), await world.store(team, "held.txt", "c")];
