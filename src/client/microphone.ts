@@ -69,8 +69,10 @@ function record(
   const index = createIndex();
   let bytes = 0;
   let reading: Promise<unknown> = Promise.resolve();
+  let type = "";
   const properties = (): RecordingProperties => {
-    const type = recorder.mimeType;
+    // Firefox has no type before the start, and none after the end.
+    type = recorder.mimeType || type;
     return { name: `${label} ${time}.${EXTENSIONS[type.split(";")[0] ?? ""] ?? "audio"}`, type };
   };
   const addPart = (part: Blob) => {
@@ -110,7 +112,8 @@ function record(
     // Such as during a call. The user need not be there when it ends.
     track.onmute = track.onunmute = ({ type }) => {
       isMuted = type === "mute";
-      problem = isMuted ? "microphone_muted" : "";
+      // WebKit mutes what the user has paused.
+      problem = isMuted && !isHeld ? "microphone_muted" : "";
       change();
     };
     track.onended = () => {
