@@ -11,7 +11,7 @@ import { type At, type ConsoleOptions, chooseAction, exhaustive, test } from "..
 import { respond } from "../support/browser/fakes.ts";
 import { button, dialog, fact, heading, player, position, rows, secondsOf } from "../support/browser/locators.ts";
 import { tone } from "../support/browser/sounds.ts";
-import { copyBy, expect, expectAnnounced, screenshot } from "../support/browser/support.ts";
+import { allowWritesInEvents, copyBy, expect, expectAnnounced, screenshot } from "../support/browser/support.ts";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
 
 describe("File page", () => {
@@ -205,6 +205,23 @@ describe("File page", () => {
     await dialog(page).getByRole("button", { name: "Revoke link" }).click();
     await expect(listed).toHaveCount(0);
     for (const of of [link, pageUrl]) expect((await fetch(of)).status).toBe(404);
+  });
+
+  test("copies a new link also if a page may write to the clipboard only during a click", async ({ at, problems }) => {
+    const { page } = await at("/files/:id", { files: { "tone.flac": sample("tone.flac") } });
+    const share = page.getByRole("region", { name: "Share" });
+    const copied = await allowWritesInEvents(page);
+    await share.getByRole("button", { name: "Copy link" }).click();
+    await expectAnnounced(page, "Copied link");
+    expect(await copied()).toBe(await share.getByRole("status").getByRole("code").textContent());
+    // Without a link, the browser has denied nothing.
+    problems.allow(403);
+    await page.route("**/links", (route) => respond(route, { code: "forbidden", message: "Not yours." }));
+    await share.getByText("Options").click();
+    await share.getByLabel("Expires in").selectOption("1 day");
+    await share.getByRole("button", { name: "Copy link" }).click();
+    await expect(share.getByRole("alert")).toBeVisible();
+    await expect(page.getByText("Your browser denies it.")).toHaveCount(0);
   });
 
   exhaustive("shares a file from its row, by menu or key, from the present moment on", async ({ at }) => {
@@ -928,7 +945,7 @@ describe("Player", () => {
     await page.locator("audio").evaluate((audio: HTMLAudioElement, ended) => {
       audio.src = ended;
     }, first);
-    await expect(page.getByRole("alert")).toContainText("Not now.");
+    await expect(page.getByRole("alert")).toBeVisible();
     await expect(page.getByRole("button", { name: "Play" })).toBeVisible();
     isRejected = false;
     await page.getByRole("button", { name: "Try again" }).click();

@@ -212,19 +212,24 @@ function Invite({ user: existing, onClose }: InviteProps) {
   const title = isReset ? `Reset password of ${name}` : name ? `Invite ${name}` : "Invite user";
   const create = async (form: HTMLFormElement) => {
     const password = passwordOf(form) || undefined;
-    const invited = user ?? (await client.value.users.create({ ...fieldsOf(form), password }));
-    const email = `Email: ${invited.email}`;
+    const add = async () => user ?? (await client.value.users.create({ ...fieldsOf(form), password }));
+    const emailOf = ({ email }: { email: string }) => `Email: ${email}`;
     if (password) {
-      setUser(invited);
+      const added = await add();
+      setUser(added);
       const signIn = `Sign in: ${signInUrl(session.value?.team?.id ?? "")}`;
-      return setMessage({ text: `${signIn}\n${email}\nPassword: ${password}` });
+      return setMessage({ text: `${signIn}\n${emailOf(added)}\nPassword: ${password}` });
     }
-    // Until there is a link or an error, the form stays as it is.
-    const { url, expiresAt } = await client.value.users.invite(invited._id).finally(() => setUser(invited));
-    const later = `Sign in later: ${signInUrl(session.value?.team?.id ?? "")}`;
-    const text = `${isReset ? "Reset your password" : "Choose a password"}: ${url}\n${email}\n${later}`;
-    setMessage({ text, url, expiresAt });
-    await copy(text, "invitation");
+    const invite = async () => {
+      const invited = await add();
+      // Until there is a link or an error, the form stays as it is.
+      const { url, expiresAt } = await client.value.users.invite(invited._id).finally(() => setUser(invited));
+      const later = `Sign in later: ${signInUrl(session.value?.team?.id ?? "")}`;
+      const text = `${isReset ? "Reset your password" : "Choose a password"}: ${url}\n${emailOf(invited)}\n${later}`;
+      setMessage({ text, url, expiresAt });
+      return text;
+    };
+    await copy(invite(), "invitation");
   };
   const send = () =>
     sending.run(async () => {

@@ -120,12 +120,17 @@ function LinkForm({ id, file, created, onCreated, onCopied }: LinkFormProps) {
   };
   const label = TYPES[type];
   const isClip = isAudio && isPage && chosen?.to !== undefined;
+  const create = async () => {
+    if (link) return link;
+    const expiresAt = lifetime === "" ? null : expiryIn(Number(lifetime));
+    const next = await client.value.links.create(file._id, { expiresAt, disposition, ...own });
+    onCreated({ link: next, lifetime });
+    return next;
+  };
   const copyLink = () =>
     run(async () => {
-      const expiresAt = lifetime === "" ? null : expiryIn(Number(lifetime));
-      const next = link ?? (await client.value.links.create(file._id, { expiresAt, disposition, ...own }));
-      if (!link) onCreated({ link: next, lifetime });
-      if (await copy(urlOf(next), label.toLowerCase())) onCopied?.(next._id);
+      const creating = create();
+      if (await copy(creating.then(urlOf), label.toLowerCase())) onCopied?.((await creating)._id);
     });
   return (
     <Form

@@ -9,16 +9,23 @@ export const copies = tabSignal(0);
 
 /**
  * Copies a text, and announces whether it worked.
+ * @param text a promise of it if it comes from a response that is not there yet. If that fails, this does, too.
  * @param label names the text: "link"
  * @returns whether it is copied
  */
-export async function copy(text: string, label: string): Promise<boolean> {
+export async function copy(text: string | Promise<string>, label: string): Promise<boolean> {
   try {
-    await navigator.clipboard.writeText(text);
+    // Safari allows no write after a response, so it gets the promise. A browser that takes none waits for it.
+    try {
+      await navigator.clipboard.write([new ClipboardItem({ "text/plain": text })]);
+    } catch {
+      await navigator.clipboard.writeText(await text);
+    }
     announce(`Copied ${label}`);
     copies.value++;
     return true;
   } catch {
+    await text;
     announce(`Couldn't copy ${label}. Your browser denies it.`);
     return false;
   }
@@ -56,16 +63,10 @@ export function CopyButton({ text, label, title, class: className = "ghost", onC
     setCopied(true);
     onCopied?.();
   };
-  const name = title ?? `Copy ${label}`;
   const isText = typeof children === "string";
+  const name = isText ? undefined : (title ?? `Copy ${label}`);
   return (
-    <button
-      type="button"
-      class={`button ${className}`}
-      onClick={onClick}
-      aria-label={isText ? undefined : name}
-      title={isText ? undefined : name}
-    >
+    <button type="button" class={`button ${className}`} onClick={onClick} aria-label={name} title={name}>
       {isText ? children : isCopied ? <Icon name="check" /> : (children ?? <Icon name="copy" />)}
     </button>
   );

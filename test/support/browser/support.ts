@@ -129,7 +129,7 @@ export async function expectAnnounced(page: Page, text: string): Promise<void> {
  */
 function refuseClipboard(): void {
   if (globalThis.Clipboard)
-    Clipboard.prototype.writeText = async () => {
+    Clipboard.prototype.write = Clipboard.prototype.writeText = async () => {
       throw new DOMException("Write permission denied.", "NotAllowedError");
     };
 }
@@ -191,6 +191,21 @@ export const nextCopied = (page: Page): Promise<string> =>
         };
       }),
   );
+
+/**
+ * Lets the page write to the clipboard only while it handles an event, as Safari does.
+ * @returns a function that reads what the page has written
+ */
+export async function allowWritesInEvents(page: Page): Promise<() => Promise<string | undefined>> {
+  await page.evaluate(() => {
+    navigator.clipboard.write = async ([item]) => {
+      if (!window.event) throw new DOMException("Write permission denied.", "NotAllowedError");
+      const blob = await item?.getType("text/plain");
+      Reflect.set(window, "copied", await blob?.text());
+    };
+  });
+  return () => page.evaluate(() => Reflect.get(window, "copied") as string | undefined);
+}
 
 /** Clicks a copy button once. @returns the text that it copies, which contains the expected one */
 export async function copyBy(button: Locator, expected: string): Promise<string> {
