@@ -974,6 +974,15 @@ describe("Player", () => {
     await expect.poll(() => secondsOf(page)).toBeGreaterThan(0.5);
   });
 
+  exhaustive("shows the duration of the record if the browser knows only that of a first part", async ({ at }) => {
+    const { page } = await at("/files/:id", { files: ["minute.wav"] });
+    // As WebKit does for a fragmented MP4.
+    await page.evaluate(() => Object.defineProperty(HTMLMediaElement.prototype, "duration", { get: () => 1 }));
+    await page.getByRole("button", { name: "Play" }).click();
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(0.2);
+    await expect(position(page)).toHaveAttribute("aria-valuetext", /of 1:05$/);
+  });
+
   exhaustive("shows an image, and the picture of a video", async ({ at }) => {
     const files = { "cover.png": sample("pixel.png"), "video.webm": sample("video.webm") };
     const { page, ids } = await at("/files/:id", { files });

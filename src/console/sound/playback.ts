@@ -197,9 +197,10 @@ function follow(): void {
   audio.currentTime = position.peek();
 }
 
-/** Browsers do not know the duration of a live recording. Its metadata may. */
+/** Browsers do not know the duration of a live recording, and WebKit may know only that of its first part. The record may. */
 function updateDuration(): void {
-  duration.value = Number.isFinite(audio.duration) ? audio.duration : (track.peek()?.durationSeconds ?? 0);
+  const known = Number.isFinite(audio.duration) ? audio.duration : 0;
+  duration.value = Math.max(known, track.peek()?.durationSeconds ?? 0);
 }
 
 audio.addEventListener("durationchange", () => phase === "ready" && updateDuration());
