@@ -85,7 +85,9 @@ export function preparedQuery<V extends object, B extends Builder>(
   const prepared = new WeakMap<Db, { query: DrizzleQuery; readRow: (row: object) => unknown }>();
   const prepare = (db: Db) => {
     const built = build(db, (name) => sql.placeholder(name)).prepare();
-    return { query: built.getQuery(), readRow: rowReader((built as unknown as { fields: SelectedField[] }).fields) };
+    // A write has none.
+    const { fields = [] } = built as unknown as { fields?: SelectedField[] };
+    return { query: built.getQuery(), readRow: rowReader(fields) };
   };
   return (values) => ({
     bindTo(db) {

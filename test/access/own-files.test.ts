@@ -68,7 +68,7 @@ describe("uploadedBy", () => {
     const session = await dataOf(call("POST", "/auth/v1/sessions", { token: key.key }));
     const me = (await dataOf(team.call("GET", "/auth/v1/me", { token: admin.token }))).keyId;
     for (const [token, uploadedBy] of [
-      [team.token, { keyId: team.keyId, userId: null, name: "test" }],
+      [team.token, { keyId: team.keyId, userId: null, name: "First key" }],
       [admin.token, { keyId: me, userId: admin.id, name: "Ada Lovelace" }],
       [key.key, { keyId: key.id, userId: admin.id, name: "Ada Lovelace" }],
       [session.key, { keyId: session.id, userId: admin.id, name: "Ada Lovelace" }],
