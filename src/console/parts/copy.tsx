@@ -55,7 +55,7 @@ export function CopyButton({ text, label, title, class: className = "ghost", onC
   const [isCopied, setCopied] = useState(false);
   useEffect(() => {
     if (!isCopied) return;
-    const timer = setTimeout(() => setCopied(false), COPIED_MILLISECONDS);
+    const timer = setTimeout(setCopied, COPIED_MILLISECONDS, false);
     return () => clearTimeout(timer);
   }, [isCopied]);
   const onClick = async () => {
