@@ -55,7 +55,7 @@ export function CopyButton({ text, label, title, class: className = "ghost", onC
   const [isCopied, setCopied] = useState(false);
   useEffect(() => {
     if (!isCopied) return;
-    const timer = setTimeout(setCopied, COPIED_MILLISECONDS, false);
+    const timer = setTimeout(() => setCopied(false), COPIED_MILLISECONDS);
     return () => clearTimeout(timer);
   }, [isCopied]);
   const onClick = async () => {
@@ -67,7 +67,7 @@ export function CopyButton({ text, label, title, class: className = "ghost", onC
   const name = isText ? undefined : (title ?? `Copy ${label}`);
   return (
     <button type="button" class={`button ${className}`} onClick={onClick} aria-label={name} title={name}>
-      {isText ? children : isCopied ? <Icon name="check" /> : (children ?? <Icon name="copy" />)}
+      {isText || (children && !isCopied) ? children : <Icon name={isCopied ? "check" : "copy"} />}
     </button>
   );
 }
