@@ -88,7 +88,7 @@ function recordedInBoth<C extends Batch>(deps: Deps, { id, ...change }: TeamChan
   return recorded(deps, inLog(id), recorded(deps, inLog(operatorLogOf(deps)), query));
 }
 
-/** In the event log, keys are actors beside people. */
+/** In the event log, keys are actors, as people are. */
 export const FIRST_KEY = "First key";
 
 /**

@@ -91,7 +91,7 @@ async function loadTranscript(url: string): Promise<void> {
   transcript.value = { vtt: await loaded[0].text(), language: headers.get("Content-Language"), Transcript };
 }
 
-/** What listeners know a recording by. */
+/** The title by which listeners know a recording. */
 const titleOf = ({ title, name }: SharedFile): string => title ?? name;
 
 const trackOf = (shared: SharedFile): Track => ({

@@ -354,7 +354,7 @@ export class Part {
     }
     const buffered = spilled ? new Uint8Array() : this.#buffered;
     if (buffered.length > 0) yield buffered;
-    // Not before: whoever needs only the head stops there.
+    // Not before: a caller that needs only the head stops there.
     this.#md5 = md5.update(buffered).digest("hex");
   }
 

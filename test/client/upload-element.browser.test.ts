@@ -1068,7 +1068,7 @@ describe("A recording", () => {
     await fire("unmute");
     await expect(paused).toBeHidden();
     await expect(message).toBeHidden();
-    // The user's pause lasts. WebKit mutes the microphone meanwhile.
+    // The user's pause lasts. WebKit mutes the microphone during it.
     await button("Pause").click();
     await fire("mute");
     await expect(message).toBeHidden();

@@ -121,7 +121,7 @@ describe("Session page", () => {
     await link(page, "test API key").click();
     await expect(heading(page, "Account")).toBeFocused();
     const rows = page.getByRole("row").filter({ has: page.getByRole("rowheader") });
-    // Those of others are in their own menus.
+    // The sessions of others are in their own menus.
     await expect(rows).toHaveCount(1);
     await expect(rows).toContainText("node This session");
     // A long name of a device gives way to what says that it is this one.

@@ -88,7 +88,7 @@ describe("Event log", () => {
     const team = await newTeam();
     await team.stowage.users.create({ firstName: "Ada", lastName: "", email: "ada@example.com" });
     const { page } = await at("/usage", { team });
-    // What every page loads once.
+    // The requests that every page sends once.
     const loaded = ["apikeys", "webhooks"].map((name) => page.waitForResponse(new RegExp(`/auth/v1/${name}`)));
     await page.reload();
     await Promise.all(loaded);

@@ -369,7 +369,7 @@ describe("Player", () => {
           if (data[at + 3] === 0) continue;
           const column = (at / 4) % width;
           heights[column] = (heights[column] ?? 0) + 1;
-          // What is dimmed has less than its color.
+          // A dimmed bar has less than its color.
           if (data[at + 3] !== 255) continue;
           colors.add(`${data[at]} ${data[at + 1]} ${data[at + 2]}`);
         }

@@ -55,7 +55,7 @@ describe("Reference without a script", () => {
       for (const part of wanted) expect(text, operation.operationId).toContain(part);
       expect(samples, operation.operationId).toBe(3);
     }
-    // What does nothing is not the first thing that one reads.
+    // A parameter that does nothing is not the first one.
     const parameters = page.locator("main #uploadFile dl.fields").first().locator("dt code:first-child");
     await expect(parameters.last()).toHaveText("limit");
     await expect(page.locator("main #setTranscript")).toContainText("--data-binary '@interview.vtt'");

@@ -365,7 +365,7 @@ describe("Delivery log", () => {
     await expect(heading(page, new URL(endpoint.url).host)).toBeVisible();
     const banner = page.getByRole("status").filter({ hasText: "Failing since" });
     await expect(banner).toContainText("HTTP 500. Next attempt");
-    // What the endpoint responded is in the pane below.
+    // The response of the endpoint is in the pane below.
     await expect(banner).not.toContainText("database is locked");
     await expect(details(page)).toContainText("database is locked");
     await expect(banner.locator("strong time")).toHaveAttribute("datetime", failing.failingSince ?? "");

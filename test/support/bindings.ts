@@ -181,7 +181,7 @@ export class ProxiedBindings {
   readonly deletedKeys: string[][] = [];
   /** The multipart uploads that were created. Other invocations share the list. */
   multiparts: Multipart[] = [];
-  /** What the last invocation with these bindings has returned, such as its response. */
+  /** The last result of an invocation with these bindings, such as its response. */
   outcome: unknown;
   /** Settles when the invocation is killed. */
   readonly death: Promise<"dead">;

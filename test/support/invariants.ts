@@ -8,7 +8,7 @@ import { fileQueries, hasEnded, isAtRest, isHidden, type Row, rowsIn } from "./q
 import { tablesOfTeams } from "./stores.ts";
 import type { World } from "./world.ts";
 
-/* What holds for the rows, objects and events of a team: at any moment, once nothing is left to do, and once it is erased. */
+/* Conditions that hold for the rows, objects and events of a team: at any moment, once nothing is left to do, and once it is erased. */
 
 /** SHA-256 by etag, which depends only on the bytes and their parts, so that each content is read once. */
 const digests = new Map<string, string>();

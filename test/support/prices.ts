@@ -62,7 +62,7 @@ export function sumBills(...parts: [factor: number, bill: Bill][]): Bill {
 export const dollarsPerMillion = (bill: Bill): number =>
   items(bill).reduce((sum, [item, usage]) => sum + usage * PRICES[item].perMillion, 0);
 
-/** The price of what a month uses beyond the plan's allowance, for each item. */
+/** The price of a month's use beyond the plan's allowance, for each item. */
 export const monthlyDollars = (month: Bill) => {
   const beyond = ([item, usage]: [Item, number]) =>
     (Math.max(0, usage - PRICES[item].included) * PRICES[item].perMillion) / 1e6;

@@ -1,7 +1,7 @@
 import { areFinished } from "./capabilities.ts";
 import { DB } from "./databases.ts";
 
-/* The rows of files: what no call returns, and what is left to do. */
+/* The rows of files, with columns that no call returns, and the work that is left to do. */
 
 export interface Row {
   folder: string;

@@ -1,6 +1,6 @@
 /**
  * Breaks one condition at a time in the rules, in a copy of the project, and names the first test that notices:
- * `npm run mutations -- [--seed 1] [--count 20] [--from 0] [--only links/links.ts]`. `--from` goes on with an interrupted run.
+ * `npm run mutations -- [--seed 1] [--count 20] [--from 0] [--only links/links.ts]`. `--from` resumes an interrupted run.
  * A mutation that survives shows what no test checks.
  */
 import { execFileSync, spawn } from "node:child_process";

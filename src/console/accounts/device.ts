@@ -17,7 +17,7 @@ const SYSTEMS = {
   Linux: /Linux/,
 };
 
-/** A `User-Agent` in words, such as "Firefox on Windows". A program that is no browser is named as it says. */
+/** A `User-Agent` in words, such as "Firefox on Windows". Another program has the name that it sends. */
 export function describeDevice(userAgent: string | null): string {
   if (!userAgent) return "Unknown device";
   const named = (kinds: Record<string, RegExp>) =>

@@ -49,7 +49,7 @@ export const groupByDay = <E extends { createdAt: string }>(list: E[]): E[][] =>
 /** This many uploads or moves in a row are one row of the log. */
 const MIN_BURST = 3;
 
-/** What was done to a file that is often done to many. Undefined for any other event. */
+/** An action that often concerns many files. Undefined for any other event. */
 export function verbOfMany({ type, data }: Pick<Event, "type" | "data">): "uploaded" | "moved" | undefined {
   if (type === "file.uploaded") return "uploaded";
   const isMove = type === "file.updated" && "fields" in data && String(data.fields) === "folder";

@@ -157,7 +157,7 @@ function placeOf(files: Pick<StoredFile, "_id" | "folder">[]): string {
   return href("/files", { folder: pathOf(first?.folder ?? "").findLast(isShared)?.path });
 }
 
-/** Restores files from the trash, and leads to where they are. */
+/** Restores files from the trash, and leads to their place. */
 export async function restoreFiles(files: Pick<StoredFile, "_id" | "folder">[]): Promise<void> {
   const failed = await changeFiles({ action: "restore" }, idsOf(files));
   const restored = files.filter(({ _id }) => !failed.includes(_id));

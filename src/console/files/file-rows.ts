@@ -107,7 +107,7 @@ export function pathOf(folder: string): { name: string; path: string }[] {
   return names.map((name, place) => ({ name, path: names.slice(0, place + 1).join("/") }));
 }
 
-/** A file with what adds up. */
+/** A file with its numbers that add up. */
 export type Sized = Pick<StoredFile, "_id" | "size" | "durationSeconds">;
 
 /** The count of files, as the caller words it, with their duration and size in one line. */

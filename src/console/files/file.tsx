@@ -188,7 +188,7 @@ function Details({ file }: { file: FileMetadata }) {
   );
 }
 
-/** What is known of the file besides its recording. Apps and users set the reference and the other fields. */
+/** The facts of the file besides its recording. Apps and users set the reference and the other fields. */
 function DetailsCard({ file }: { file: FileMetadata }) {
   const { _id, audio, hold, name, originalName, processedAt, sha256, updatedAt } = file;
   return (

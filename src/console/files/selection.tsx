@@ -7,7 +7,7 @@ import { describeFiles, type Sized } from "./file-rows.ts";
 
 /* The bar with the actions for the selected rows of a list of files. */
 
-/** The actions that a phone shows beside a menu with the others. */
+/** The actions that a phone shows; a menu has the others. */
 const PHONE_ACTIONS = 3;
 
 interface SelectionBarProps {

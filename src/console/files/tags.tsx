@@ -24,7 +24,7 @@ interface TagsProps {
   tabIndex?: number;
 }
 
-/** A row has room for so many. */
+/** The most tags that a row shows. */
 const SHOWN_IN_ROW = 2;
 
 /** The tags of a file. Each leads to all files with it. */

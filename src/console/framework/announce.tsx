@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { Icon } from "../parts/icon.tsx";
 
-/** A button beside a result: what undoes it, or shows it. */
+/** The button of a result, which undoes or shows it. */
 interface FollowUp {
   label: "Undo" | "Show";
   run: () => void;

@@ -45,7 +45,7 @@ function Description({ operation }: { operation: Operation }) {
 
 function Parameters({ operation: { parameters = [] } }: { operation: Operation }) {
   if (parameters.length === 0) return null;
-  // Those that do nothing come last.
+  // Parameters that do nothing come last.
   const inOrder = parameters.toSorted((a, b) => Number(a.deprecated ?? false) - Number(b.deprecated ?? false));
   return (
     <>
@@ -162,7 +162,7 @@ function Errors({ operation }: { operation: Operation }) {
   );
 }
 
-/** Of a long list of numbers, such as the bars of a waveform, the first ones. */
+/** Leaves only the first of a long list of numbers, such as the bars of a waveform. */
 const fold = (json: string) => json.replaceAll(/((?:[-.\d]+, ){6})(?:[-.\d]+, ){6,}[-.\d]+/g, "$1…");
 
 function Json({ title, value }: { title: string; value: unknown }) {

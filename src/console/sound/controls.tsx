@@ -437,7 +437,7 @@ function useZoom(file: Track) {
   };
   const isShown = (place: number) => place >= 0 && place <= (view.current?.clientWidth ?? 0);
   const marked = pageTrack.value?._id === file._id ? clip.value : null;
-  /** How often the clip, with some of what is around it, fits into the recording. */
+  /** How often the clip, with a margin on both sides, fits into the recording. */
   const clipLevel = marked ? Math.min(max, total / ((marked.to - marked.from) * CLIP_SURROUNDINGS)) : 1;
   /** Zooms to the clip, or, once it is that large, further at the position. */
   const zoomIn = () => {

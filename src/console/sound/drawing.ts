@@ -45,9 +45,9 @@ export function silencesOf(channels: number[][], durationSeconds: number): [numb
 }
 
 interface Parts {
-  /** What was played, up to the position. */
+  /** The played part, up to the position. */
   played: Part;
-  /** What the canvas shows. */
+  /** The state that the canvas shows. */
   shown: Part;
   /** The clip. The rest is dimmed. */
   marked?: Part | null;

@@ -21,7 +21,7 @@ export async function POST(request) {
 
 export const eventsOf = ({ types }: Webhook): string => types?.map(labelOf).join(", ") ?? "All events";
 
-/** Those that need somebody come first. */
+/** Failing webhooks come first. */
 const rankOf = ({ health }: Webhook) => Number(health !== "failing");
 
 export function Webhooks({ create }: PageProps) {

@@ -104,7 +104,7 @@ export const test = base.extend("at", ({ openPage }) => openerOf(openPage));
 /** See `exhaustive` of support.ts. */
 export const exhaustive = test.runIf(isExhaustive);
 
-/** Starts to choose what is uploaded, by the button that adds files. */
+/** Starts to choose files for an upload, by the button that adds them. */
 export async function startUpload(page: Page, action = "Upload files"): Promise<void> {
   await chooseAction(page, "Add", action);
 }

@@ -1,10 +1,10 @@
 import type { BrowserContext, Page } from "@playwright/test";
 
-/** What the browser reports of a request without a network. */
+/** The problem of a request without a network. */
 export const OFFLINE = /net::ERR_INTERNET_DISCONNECTED/;
 
 /**
- * What may come of a request that is interrupted, which the page repeats: the service is still saving its bytes, or has saved
+ * The problems that may follow an interrupted request, which the page repeats: the service is still saving its bytes, or has saved
  * more than it reported, or the local server responds 500 without the headers that let another origin read it.
  */
 const INTERRUPTED = [409, 423, 500, /CORS/, /net::ERR_/];

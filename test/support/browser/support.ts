@@ -134,7 +134,7 @@ function refuseClipboard(): void {
     };
 }
 
-/** Waits for the effects of what the page shows, such as its keys: Preact runs them after the next frame. */
+/** Waits for the effects of the shown components, such as their keys: Preact runs them after the next frame. */
 export const untilEffects = (page: Page) =>
   page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
 

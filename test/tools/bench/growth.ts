@@ -22,7 +22,7 @@ interface Grown extends Team {
 
 interface Growth {
   name: string;
-  /** Of each size: the most rows that a run of it reads, and its milliseconds as a multiple of those of the smallest team. */
+  /** For each size: the most rows that a run of it reads, and its milliseconds as a multiple of those of the smallest team. */
   rowsRead: number[];
   ratios: number[];
 }
