@@ -244,9 +244,9 @@ function EmbeddedPlayer({ shared }: { shared: SharedFile }) {
       <Times file={file} />
       <SpeedSelect />
       <div class="player-controls">
-        <SkipButton seconds={-BACK_SECONDS} />
+        <SkipButton file={file} seconds={-BACK_SECONDS} />
         <PlayButton file={file} class="primary" />
-        <SkipButton seconds={FORWARD_SECONDS} />
+        <SkipButton file={file} seconds={FORWARD_SECONDS} />
       </div>
       <SeekBar file={file} channels={channels} />
       <PlaybackFailure />

@@ -381,6 +381,12 @@ describe("Player", () => {
         };
       });
 
+  test("skips in its own file, also before that plays", async ({ at }) => {
+    const { page } = await at("/files/:id", { files: ["minute.wav"] });
+    await page.getByRole("button", { name: "Forward 30 seconds" }).click();
+    await expect(position(page)).toHaveAttribute("aria-valuetext", "0:30 of 1:05");
+  });
+
   test("plays, and seeks by keyboard and pointer", async ({ at }) => {
     const { page } = await at("/files/:id", { files: ["minute.wav"] });
     const place = position(page);

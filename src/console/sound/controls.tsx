@@ -30,7 +30,6 @@ import {
   SPEEDS,
   STEP_SECONDS,
   seek,
-  skip,
   speed,
   type Track,
   toggle,
@@ -295,8 +294,8 @@ export const IconButton = ({
   </button>
 );
 
-/** A circular arrow around the number of seconds. */
-export function SkipButton({ seconds }: { seconds: number }) {
+/** A circular arrow around the number of seconds. It moves the file of its own player. */
+export function SkipButton({ file, seconds }: { file: Track; seconds: number }) {
   const label = `${seconds < 0 ? "Back" : "Forward"} ${Math.abs(seconds)} seconds`;
   return (
     <button
@@ -304,7 +303,7 @@ export function SkipButton({ seconds }: { seconds: number }) {
       class="button ghost player-far"
       aria-label={label}
       title={label}
-      onClick={() => skip(seconds)}
+      onClick={() => seek(file, momentOf(file) + seconds)}
     >
       <svg class="icon" viewBox="0 0 24 24" width="28" height="28" aria-hidden="true">
         <path
@@ -558,9 +557,9 @@ export function Player({ class: className = "", copyButton, children, ...bar }: 
         <Ruler seconds={file.durationSeconds ?? 0} zoom={level} />
       </div>
       <div class="player-controls">
-        <SkipButton seconds={-BACK_SECONDS} />
+        <SkipButton file={file} seconds={-BACK_SECONDS} />
         <PlayButton file={file} class="primary" />
-        <SkipButton seconds={FORWARD_SECONDS} />
+        <SkipButton file={file} seconds={FORWARD_SECONDS} />
         <Times file={file} />
       </div>
       <Settings copyButton={copyButton}>{buttons}</Settings>

@@ -66,9 +66,9 @@ export function PlayerBar({ file }: { file: Track }) {
     <section class="player-bar" aria-label="Player" data-open={isOpen.value}>
       <div class="player-controls">
         <IconButton label="Previous file" icon="previous" onClick={() => playNext(-1)} />
-        <SkipButton seconds={-BACK_SECONDS} />
+        <SkipButton file={file} seconds={-BACK_SECONDS} />
         <PlayButton file={file} class="primary" />
-        <SkipButton seconds={FORWARD_SECONDS} />
+        <SkipButton file={file} seconds={FORWARD_SECONDS} />
         <IconButton label="Next file" icon="next" isDisabled={!next} onClick={() => playNext()} />
       </div>
       <div class="player-name">
