@@ -32,7 +32,7 @@ export const removedOf = ({ teamId, ownerId }: FilesOf) =>
 export const uploadsOf = ({ teamId, ownerId }: FilesOf) =>
   and(eq(uploads.teamId, teamId), ownerId === null ? undefined : eq(uploads.userId, ownerId));
 
-/** The same in a prepared query. For one upload: no index serves a list. */
+/** The same in a prepared query. Use it only for one upload, because no index serves it for a list. */
 export const uploadsOfParam = (param: Param<FilesOf>) =>
   and(
     eq(uploads.teamId, param("teamId")),

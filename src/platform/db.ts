@@ -85,7 +85,7 @@ export function preparedQuery<V extends object, B extends Builder>(
   const prepared = new WeakMap<Db, { query: DrizzleQuery; readRow: (row: object) => unknown }>();
   const prepare = (db: Db) => {
     const built = build(db, (name) => sql.placeholder(name)).prepare();
-    // A write has none.
+    // A write that returns no rows has no fields.
     const { fields = [] } = built as unknown as { fields?: SelectedField[] };
     return { query: built.getQuery(), readRow: rowReader(fields) };
   };

@@ -9,7 +9,7 @@ import { describeDevice } from "./device.ts";
 
 /* The sessions of one user or key. The API lists those of the team, newest first. */
 
-/** As many pages are read at once. Few teams have more sessions. */
+/** The pages of sessions that are read at once. Few teams have more. */
 const MAX_PAGES = 5;
 
 /** A user, or a key that has created sessions. */

@@ -32,7 +32,8 @@ export interface Comparison {
   requests?: number;
 }
 
-const median = (numbers: number[]) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN;
+export const median = (numbers: number[]) =>
+  numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN;
 
 /** Compares the service with a baseline, in turns, so that a machine that slows down does so for both. */
 export async function compare(server: Server, { isQuick, log }: Scope, comparisons: Comparison[]) {

@@ -3,7 +3,8 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Call, Load, repeat } from "./load.ts";
-import { createLink, formUpload, get, MEGABYTE, type Scope, SMALL_FILE, startServer } from "./server.ts";
+import { median } from "./overhead.ts";
+import { createLink, formOf, formUpload, get, MEGABYTE, type Scope, SMALL_FILE, startServer } from "./server.ts";
 
 /*
  * The same five operations against PocketBase and Directus, each a process on this machine with SQLite and files on disk. They are
@@ -37,17 +38,6 @@ const OPERATIONS: [name: string, volume: { connections: number; seconds?: number
   ["upload 80 MB", { connections: 2, count: 2 }],
   ["download 100 KB of 5 MB", { connections: CONNECTIONS, seconds: 1 }],
 ];
-
-function formOf(bytes: Uint8Array, headers: Record<string, string>, path: string): Call {
-  const head =
-    '--bench\r\nContent-Disposition: form-data; name="file"; filename="a.mp3"\r\nContent-Type: audio/mpeg\r\n\r\n';
-  return {
-    method: "POST",
-    path,
-    headers: { ...headers, "Content-Type": "multipart/form-data; boundary=bench" },
-    body: [Buffer.from(head), bytes, Buffer.from("\r\n--bench--\r\n")],
-  };
-}
 
 const jsonOf = (path: string, value: unknown, headers: Record<string, string> = {}): Call => ({
   method: "POST",
@@ -170,8 +160,6 @@ const rangeOf = (path: string, headers: Record<string, string>): Call => ({
 
 const named = (calls: Call[]) =>
   Object.fromEntries(OPERATIONS.map(([name], i): [string, Call] => [name, calls[i] as Call]));
-
-const median = (numbers: number[]) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN;
 
 /** @returns for each operation the requests a second of each, medians of rounds in turns */
 export async function measurePeers({ isQuick, log }: Scope) {

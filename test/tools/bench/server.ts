@@ -136,12 +136,15 @@ export function json(method: Call["method"], path: string, value: unknown, team:
   return { method, path, headers: { ...headers(team), "Content-Type": "application/json" }, body };
 }
 
-export function formUpload(bytes: Uint8Array, team: Team): Call {
+export const formUpload = (bytes: Uint8Array, team: Team): Call => formOf(bytes, headers(team), "/docs/v1/uploads");
+
+/** A form with one file. */
+export function formOf(bytes: Uint8Array, headers: Record<string, string>, path: string): Call {
   const head = '--bench\r\nContent-Disposition: form-data; name="file"; filename="a.mp3"\r\n\r\n';
   return {
     method: "POST",
-    path: "/docs/v1/uploads",
-    headers: { ...headers(team), "Content-Type": "multipart/form-data; boundary=bench" },
+    path,
+    headers: { ...headers, "Content-Type": "multipart/form-data; boundary=bench" },
     body: [Buffer.from(head), bytes, Buffer.from("\r\n--bench--\r\n")],
   };
 }

@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { median } from "./overhead.ts";
 import { ROOT, type Scope } from "./server.ts";
 
 /* What an isolate does before its first request: it evaluates the bundle. */
@@ -98,8 +99,6 @@ function byModule({ nodes, samples, timeDeltas }: Profile, moduleOf: string[]): 
   }
   return modules;
 }
-
-const median = (values: number[]) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 /** Measures the start of the Worker and of one that only imports its largest packages, in turns. */
 export async function measureStartup({ isQuick, log }: Scope) {
